@@ -379,8 +379,8 @@ def test_what_is_in_the_way_of_a_grant_is_said_as_it_is_and_what_to_do(place):
     refused = json.loads(ran.stdout)
     assert refused["code"] == "storage.full"
     assert refused["hint"] == (
-        "nothing was changed, and the grant is used up: see to what is in the way, then run the "
-        "command again"
+        "nothing was changed, and the grant is used up: remove the obstacle, then run "
+        "the command again"
     )
     assert "'big': larger than this host lets a file be" in refused["content"]
     assert (tree(place), place.waiting(), pins_of(place)) == (before, [], set())
@@ -408,7 +408,7 @@ def test_a_difference_that_was_exchanged_is_not_committed(place):
     file.write_text(asked.replace("+changed", "+nothing"))
     before = tree(place)
     (row,) = place.waiting()
-    assert row["outdated"].startswith("what its file shows is not what was asked about")
+    assert row["outdated"].startswith("its file does not match the recorded request")
     assert place.run("approvals", "grant", kept["id"]).returncode == 1
     assert tree(place) == before
     file.write_text(asked)
@@ -485,14 +485,14 @@ def test_a_model_is_told_that_a_yes_brings_the_changes_in_and_not_to_call_again(
     kept = parked(place)
     refused = call(place, "run_shell", command=COMMAND.replace("date +%s%N", "echo"))
     assert refused["hint"] == (
-        "it has run, and what it changed waits: ask a person to look at it and answer: paddock "
-        f"approvals show {refused['approval']}, then grant or refuse; a grant brings in just what "
-        "is shown there, so do not make the call again"
+        "it has run, and its changes wait: ask a person to review and answer them: paddock "
+        f"approvals show {refused['approval']}, then grant or refuse; a grant commits exactly what "
+        "is shown there, so do not repeat the call"
     )
     assert refused["approval"] != kept["id"]
     place.govern(DIFF.replace('approve = "diff"', 'approve = "command"'))
     other = call(place, "run_shell", command=COMMAND)
-    assert other["hint"].endswith("after a grant, make the very same call again")
+    assert other["hint"].endswith("after a grant, repeat exactly the same call")
 
 
 def test_a_set_of_an_earlier_version_is_refused_and_says_what_to_do(place):

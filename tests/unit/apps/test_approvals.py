@@ -230,10 +230,10 @@ POLICY_CHANGED = "the policy has changed since it was asked about"
 AGENT_CHANGED = (
     "the agent, its permissions, the tool or the kept request has changed since it was asked about"
 )
-TARGET_CHANGED = "what stands at its target has changed since it was asked about"
-DENIED = f"{POLICY_CHANGED}, and denies the call by now: "
+TARGET_CHANGED = "the target of the call has changed since it was asked about"
+DENIED = f"{POLICY_CHANGED}, and now denies the call: "
 RULE = 'rule "tool:file:create asked/**" in profiles.standard.deny'
-ANEW = "make the call again: it is asked about anew"
+ANEW = "make the call again: it is then asked about again"
 
 
 def govern(user, policy):
@@ -266,10 +266,10 @@ def take_tools_away(user):
 
 
 CHANGES = {
-    "tool": (take_tools_away, "the agent does not have the tool any more", "once it has it again"),
+    "tool": (take_tools_away, "the agent no longer has the tool", "once the agent has it again"),
     "policy": (change_policy, POLICY_CHANGED, ANEW),
     "denied": (deny, DENIED + RULE, "no answer lifts a denial: change the policy"),
-    "allowed": (allow, f"{POLICY_CHANGED}, and allows the call by now", "it needs no grant"),
+    "allowed": (allow, f"{POLICY_CHANGED}, and now allows the call", "it needs no grant"),
     "target": (change_target, TARGET_CHANGED, "make the call again"),
 }
 
@@ -309,7 +309,7 @@ def test_what_can_count_no_more_is_marked_and_the_rest_is_not(asking, name):
     assert asking.run("approvals", "show", kept, "--json").json["outdated"] == row["outdated"]
 
 
-OTHER_FILE = "what its file shows is not what was asked about, as it was put on record"
+OTHER_FILE = "its file does not match the recorded request"
 
 
 @pytest.mark.parametrize(

@@ -214,10 +214,10 @@ def _changed(**fields: object):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_changed(tool_id="run_shell"), "'run_shell' is no core tool"),
-        (_changed(tool_id="create_file"), "'create_file' is no core tool"),
-        (_changed(tool_id="list_files"), "'list_files' stands there twice"),
-        (lambda tools: tools.append(tools[READ_FILE]), "'read_file' stands there twice"),
+        (_changed(tool_id="run_shell"), "'run_shell' is not a core tool"),
+        (_changed(tool_id="create_file"), "'create_file' is not a core tool"),
+        (_changed(tool_id="list_files"), "'list_files' is listed twice"),
+        (lambda tools: tools.append(tools[READ_FILE]), "'read_file' is listed twice"),
     ],
 )
 def test_an_entry_of_no_core_tool_or_given_twice_does_not_load(operator, change, message):

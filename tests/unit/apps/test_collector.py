@@ -251,7 +251,7 @@ def test_a_host_that_has_nothing_left_is_told_what_the_collector_has(place, oper
     ran = fresh.collector("push", "web1")
 
     assert (ran.status, ran.out) == (4, "")
-    assert "entries of the ledger governance, and there is none here" in ran.err
+    assert "entries of the ledger governance, which is missing here" in ran.err
 
 
 @needs_server
@@ -429,7 +429,7 @@ def test_a_key_of_no_plane_is_refused(operator):
     ran = operator.collector("enroll", "web1", "--key", key)
 
     assert ran.status == 2
-    assert "is of no ledger of a plane" in ran.err
+    assert "does not belong to a plane's ledger" in ran.err
 
 
 def test_without_a_dsn_the_way_to_one_is_said(tmp_path):

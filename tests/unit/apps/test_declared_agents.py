@@ -40,7 +40,7 @@ def test_after_trust_a_clones_agents_are_there(user: User) -> None:
     said = user.run("trust", "--yes")
 
     assert said.status == 0
-    assert "  - make helper: profile locked under main, in " in said.out
+    assert "  - create helper: profile locked under main, in " in said.out
     found = agents(user)
     assert (found["helper"]["profile"], found["helper"]["parent"]) == ("locked", "main")
     assert found["helper"]["workspace"] == str(user.project)
@@ -137,7 +137,7 @@ def test_a_workspace_outside_is_asked_about_by_name(user: User, place: str) -> N
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('[agents.a]\nprofile = "open"\nparent = "b"\n', "there is no agent 'b', its parent"),
+        ('[agents.a]\nprofile = "open"\nparent = "b"\n', "its parent 'b' does not exist"),
         (
             '[agents.a]\nprofile = "open"\nparent = "b"\n[agents.b]\nprofile = "open"\nparent = "a"',
             "it is its own ancestor",

@@ -254,7 +254,7 @@ def test_a_development_tool_in_the_static_list_does_not_load(operator, name):
         operator.change(tool_profile=profile, tools=[spec])
         ran = operator.run("tools", variables=RISKY)
         assert (ran.status, ran.out) == (3, "")
-        assert f"the development tool '{name}' stands in 'tools'" in ran.err
+        assert f"the development tool '{name}' is listed in 'tools'" in ran.err
         assert "line 1, field 'tools[0].tool_id'" in ran.err
 
 
@@ -513,7 +513,7 @@ def test_an_answer_that_is_given_without_the_variable_counts_where_the_agent_has
 def test_no_answer_counts_for_a_tool_that_the_configuration_took_away(asked):
     operator, kept = asked
     operator.change(tool_profile="production")
-    gone = "the agent does not have the tool any more"
+    gone = "the agent no longer has the tool"
     for more in ([], ["--resume"]):
         ran = operator.run("approvals", "grant", kept, *more, variables=RISKY)
         assert (ran.status, f"would count for no call: {gone}" in ran.err) == (1, True)

@@ -306,8 +306,8 @@ def test_a_model_is_not_told_of_a_plane_whose_packages_are_being_changed(operato
         {
             "status": "error",
             "code": "ledger.busy",
-            "error": "packages of this plane are being changed right now; no gate looked",
-            "hint": "ask again when that is over",
+            "error": "packages of this plane are being changed right now; no gate ran",
+            "hint": "try again when that is done",
         },
     )
     assert operator.entries("governance", "GATE_RESULT") == []

@@ -188,7 +188,7 @@ def test_no_agent_changes_the_file_that_governs_it(place):
 @pytest.mark.parametrize(
     ("text", "error", "said"),
     [
-        (None, paddock.UsageError, "there is no policy file"),
+        (None, paddock.UsageError, "given.toml' not found"),
         ("[profiles", paddock.ConfigError, "given.toml:1"),
         ("[paths]\nprotcted = []\n", paddock.ConfigError, "protcted"),
         ('[profiles.a]\nallow = ["tool:fiel:view"]\n', paddock.ConfigError, "fiel"),

@@ -540,7 +540,7 @@ def test_an_agent_that_never_was_is_an_error_and_one_that_changed_nothing_is_non
         2,
         "",
         [
-            "error[usage]: there is no agent 'nobody', and there was none",
+            "error[usage]: no agent is or was named 'nobody'",
             "  where: --agent",
             "  hint:  one of: helper, main",
         ],
@@ -571,7 +571,7 @@ def test_whoever_asks_about_an_agent_that_never_was_is_told_so(person, question)
     person.call("create_file", path="a", content="x")
     ran = person.place.run(*question, "--agent", "nobody")
     assert (ran.status, ran.out) == (2, "")
-    assert ran.err.startswith("error[usage]: there is no agent 'nobody', and there was none\n")
+    assert ran.err.startswith("error[usage]: no agent is or was named 'nobody'\n")
     for name in ("main", "gone"):
         assert person.place.run(*question, "--agent", name).status == 0
 
@@ -682,7 +682,7 @@ def test_a_plane_that_nobody_may_write_to_can_be_looked_at(tmp_path):
                 os.chmod(path, 0o500)
             with open_past(opened) as past:
                 (call,) = past.calls
-                assert past.standing(call) == "yes"
+                assert past.undo_status(call) == "yes"
                 assert [(diff.path, diff.kind) for diff in past.diff(call).paths] == [
                     ("a", "deleted")
                 ]
@@ -757,6 +757,6 @@ def test_a_time_alone_is_told_as_touched_and_is_nothing_to_undo(user):
     assert "touched: its content and its mode are as before" in shown
     assert "mode 0644 → 0600" in user.run("diff", second["call"]).out
     refused = user.run("undo", first["call"])
-    assert (refused.status, "set the times of files alone" in refused.err) == (1, True)
+    assert (refused.status, "changed only the times of files" in refused.err) == (1, True)
     assert user.run("undo", second["call"]).status == 0
     assert file.stat().st_mode & 0o777 == 0o644

@@ -61,7 +61,7 @@ NEXT_POLICY = {"package_id": "PKG-POLICY-001", "version": "99.0.0"}
             "HOT/config/admin_config.json",
             b'{"tools": [{"tool_id": "nothing", "description": "d", "parameters": {}}]}',
             {"package_id": "PKG-ADMIN-001", "version": "99.0.0"},
-            "'nothing' is no core tool",
+            "'nothing' is not a core tool",
         ),
     ],
 )
@@ -289,7 +289,7 @@ def test_a_projects_plane_takes_no_packages(operator, tmp_path):
         ("uninstall", "PKG-A"),
     ):
         ran = operator.run("package", *arguments, here=project)
-        assert (ran.status, "no bare plane" in ran.err) == (2, True), arguments
+        assert (ran.status, "not a bare plane" in ran.err) == (2, True), arguments
 
 
 def test_a_plane_of_somebody_elses_is_not_changed_before_it_is_trusted(operator):

@@ -241,8 +241,8 @@ def test_diff_without_a_file_of_the_project_says_what_to_name(user):
         ran = user.run("policy", "diff", *words)
         assert (ran.status, ran.out) == (2, "")
         assert ran.err == (
-            "error[usage]: the project has no policy file of its own\n"
-            "  hint:  name the file that is meant; or paddock init writes one\n"
+            "error[usage]: the project has no policy file\n"
+            "  hint:  name a file; or write one with paddock init\n"
         )
     assert user.run("policy", "diff", "built-in", "built-in").status == 0
     assert user.run("policy", "diff", "").status == 3

@@ -180,7 +180,7 @@ def test_a_plane_that_lost_its_configuration_gets_no_default_one(environment, pl
     for each in ("production", "development"):
         with pytest.raises(ConfigError, match="lost its HOT/config/admin_config.json") as refused:
             init_bare_plane(plane, environment, each)
-        assert refused.value.hint.startswith("put that file back from a backup")
+        assert refused.value.hint.startswith("restore that file from a backup")
         assert whole_tree(plane) == before
     (plane / PLANE_MARKER).write_bytes(config)
     made, _ = init_bare_plane(plane, environment, profile)

@@ -10,8 +10,8 @@ from paddock.apps import command
 from paddock.apps.console import EXIT_INTEGRITY, Console, exit_of_call
 from paddock.assembly.undo import Past, open_past
 from paddock.errors import UsageError
-from paddock.runtime.changes import Diffs, PastCall, told_changes, undos_that_stand
-from paddock.runtime.undo import UndoStanding
+from paddock.runtime.changes import Diffs, PastCall, describe_changes, undos_in_effect
+from paddock.runtime.undo import UndoStatus
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 
@@ -28,7 +28,7 @@ def _history(options: command.Options, console: Console) -> command.Reply:
             past.require_agent(options.agent)
             calls = [call for call in calls if call.workspace_of == options.agent]
         shown = calls[-options.last :] if options.last else calls
-        undone = undos_that_stand(past.calls)
+        undone = undos_in_effect(past.calls)
         status = EXIT_INTEGRITY if past.bad else 0
         for bad in past.bad:
             console.warn(
@@ -66,7 +66,7 @@ def _rows(past: Past, calls: list[PastCall], undone: Mapping[str, str]) -> Itera
             f"{name:<21}",
             f"{show_name(call.agent):<10}",
             f"{show_name(call.tool):<12}",
-            told_changes(call, past.is_shown),
+            describe_changes(call, past.is_shown),
             _remark(past, call, undone),
         ]
         yield "  ".join(part for part in parts if part).rstrip()
@@ -81,18 +81,18 @@ def _remark(past: Past, call: PastCall, undone: Mapping[str, str]) -> str:
 
 
 def _undo_remark(past: Past, call: PastCall, undone: Mapping[str, str]) -> str:
-    standing = past.standing(call)
-    if standing is UndoStanding.UNDOABLE:
+    status = past.undo_status(call)
+    if status is UndoStatus.UNDOABLE:
         return ""
     # First: later calls may have changed the files that the undo restored.
     if call.call_id in undone:
         return f"undone by {show_name(undone[call.call_id])}"
-    if standing is UndoStanding.AS_BEFORE:
+    if status is UndoStatus.AS_BEFORE:
         undone_by = [each.call_id for each in past.calls if each.undoes == call.call_id]
         if undone_by:
             return f"undone by {show_name(undone_by[-1])}"
         return "nothing to undo: all files are as before the call"
-    return f"no undo: {standing}"
+    return f"no undo: {status}"
 
 
 def _none_given(verb: str, past: Past, calls: Iterable[PastCall], can: str) -> UsageError:
@@ -103,7 +103,7 @@ def _none_given(verb: str, past: Past, calls: Iterable[PastCall], can: str) -> U
     said = "no call given"
     named = ((call, name) for call in calls if (name := _name_offers(past, call)))
     offers = [
-        f"paddock {verb} {name}  ({show_name(call.tool)}: {told_changes(call, past.is_shown)})"
+        f"paddock {verb} {name}  ({show_name(call.tool)}: {describe_changes(call, past.is_shown)})"
         for call, name in islice(named, _OFFERED_MAX)
     ]
     if not offers:
@@ -150,7 +150,7 @@ def _undo(options: command.Options, console: Console) -> command.Reply:
             can = (
                 call
                 for call in reversed(past.calls)
-                if past.standing(call) is UndoStanding.UNDOABLE
+                if past.undo_status(call) is UndoStatus.UNDOABLE
             )
             raise _none_given("undo", past, can, "can be undone")
     with open_past(command.use_project(options, console)) as past:

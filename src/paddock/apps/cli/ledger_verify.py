@@ -227,7 +227,7 @@ def run_accept_rollback(options: Options, console: Console) -> Reply:
     site = find_site(options, console)
     layout, environment = site.layout, site.environment
     names = (LedgerName(options.ledger),) if options.ledger else audit.ORDER
-    gone = audit.find_gone_back(layout, environment, names)
+    gone = audit.find_rolled_back(layout, environment, names)
     for each in gone:
         for problem in each.problems:
             (console.warn if options.json else console.say)(f"{each.name}: {problem.detail}")

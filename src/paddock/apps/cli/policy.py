@@ -253,7 +253,7 @@ def _explain_call(options: Options, console: Console) -> Reply:
     if not _is_file(options):
         paths = questions.find_ledger_paths(*where(options, console))
         governance = paths[LedgerName.GOVERNANCE]
-    calls, bad = questions.told_calls(path, call_id, governance)
+    calls, bad = questions.recorded_calls(path, call_id, governance)
     if bad:
         console.advise(f"{bad} lines are not valid entries: paddock ledger verify")
     if not calls:

@@ -11,7 +11,7 @@ from paddock.assembly.sessions import SessionWish, open_session, require_session
 from paddock.assembly.undo import Past, open_past
 from paddock.ledger.query import Filter
 from paddock.plane.layout import LedgerName
-from paddock.runtime.changes import PastCall, undos_that_stand
+from paddock.runtime.changes import PastCall, undos_in_effect
 from paddock.values.calls import Json
 
 _CALLS_MAX: Final = 200
@@ -27,7 +27,7 @@ def list_files(
         if agent is not None:
             past.require_agent(agent)
             calls = [call for call in calls if call.workspace_of == agent]
-        undone, shown = undos_that_stand(past.calls), calls[: -_CALLS_MAX - 1 : -1]
+        undone, shown = undos_in_effect(past.calls), calls[: -_CALLS_MAX - 1 : -1]
         return {
             "calls": [past.call_json(call, undone) for call in shown],
             "omitted": len(calls) - len(shown),

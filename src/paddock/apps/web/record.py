@@ -31,7 +31,7 @@ from paddock.assembly.history import named_contents, read_output
 from paddock.assembly.ledgers import open_plane_ledger
 from paddock.assembly.project import Project
 from paddock.assembly.project_open import policy_notices
-from paddock.assembly.questions import decided_now, told_calls
+from paddock.assembly.questions import decided_now, recorded_calls
 from paddock.assembly.sessions import sessions_of
 from paddock.assembly.shells import STAGING
 from paddock.assembly.undo import open_past
@@ -42,7 +42,7 @@ from paddock.ledger.query import Filter, find_numbered, query
 from paddock.ledger.read import find_genesis, stands
 from paddock.ledger.tree import checkpoints_folder, find_signed, note_sizes, prove_inclusion
 from paddock.plane.layout import LedgerName
-from paddock.runtime.undo import UndoStanding
+from paddock.runtime.undo import UndoStatus
 from paddock.sandbox.backends import examine_host
 from paddock.sandbox.values import BackendVerdict
 from paddock.values import entries
@@ -206,7 +206,7 @@ def _call_json(plane: ServedPlane, entry: entries.Entry) -> dict[str, Json]:
     found: dict[str, Json] = {"entries": [entry_json(*each) for each in rows]}
     found |= {"told": None, "now": None, "text": "", "diff": None, "outputs": []}
     path, governance = plane.ledgers()[LedgerName.HO1M], plane.ledgers()[LedgerName.GOVERNANCE]
-    calls, _ = told_calls(path, entry.call_id, governance, entry.session_id)
+    calls, _ = recorded_calls(path, entry.call_id, governance, entry.session_id)
     if calls:
         found |= {"told": calls[0].as_json(), "text": calls[0].render()}
         found["now"] = decided_now(plane.project, calls[0]).as_json()
@@ -225,8 +225,8 @@ def _changes(project: Project, rows: list[StoredEntry]) -> dict[str, Json]:
         call = next((each for each in past.calls if each.entry_id in ids), None)
         if call is None:
             return {"can_undo": False, "standing": "", "entry_id": ""}
-        found: dict[str, Json] = {"standing": past.standing(call), "entry_id": call.entry_id}
-        found["can_undo"] = found["standing"] is UndoStanding.UNDOABLE
+        found: dict[str, Json] = {"standing": past.undo_status(call), "entry_id": call.entry_id}
+        found["can_undo"] = found["standing"] is UndoStatus.UNDOABLE
         with suppress(UsageError):  # its agent has another workspace now
             found["diff"] = past.diff(call).as_json()
         return found

@@ -97,7 +97,7 @@ def test_a_turn_without_an_answer_is_the_status_of_a_pipe(project):
 def test_a_command_that_fails_says_so_and_the_shell_goes_on(plane):
     _, shown = plane.shell("/resume SES-0\n/sesions\n/call\n/show x\n/ledger x\n/expand\nhello\n")
     found = blocks(shown)
-    assert found["/resume SES-0"][0] == "error[usage]: there is no session 'SES-0'"
+    assert found["/resume SES-0"][0] == "error[usage]: no session named 'SES-0'"
     assert found["/sesions"][1].startswith("  hint:  did you mean /sessions")
     assert found["/call"][0] == "error[usage]: no tool given"
     assert found["/show x"][0] == "error[usage]: cannot show 'x'"
@@ -312,7 +312,7 @@ LONG = "9" * 5_000
         ("/expand 1234567890", "call '1234567890' not found"),
         (f"/call list_files path={LONG}", "error[path."),
         (f'/call list_files {{"path": {LONG}}}', "error[args.invalid]"),
-        (f"/resume {LONG}", "there is no session"),
+        (f"/resume {LONG}", "no session named"),
         (f"/show {LONG}", "cannot show"),
     ],
     ids=lambda text: text[:30],
