@@ -573,7 +573,7 @@ def test_a_sandbox_that_somebody_killed_is_told_as_that_and_its_session_can_begi
         "the sandbox failed: a sandbox ended without a report",
     )
     assert goes_on.refusal is not None
-    assert "begin the session anew: reset" in goes_on.content
+    assert "start the session again: reset" in goes_on.content
     assert anew["stdout"] == "anew\n"
 
 

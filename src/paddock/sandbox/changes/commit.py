@@ -89,7 +89,7 @@ _CREATIONS: Final = (WriteFile, MakeDirectory, MakeLink)
 _REMOVALS: Final = (RemoveFile, RemoveDirectory)
 
 
-class Footing(Struct, frozen=True):
+class CommitCondition(Struct, frozen=True):
     root_fd: int
     phases: Phases
     store: ObjectStore
@@ -249,7 +249,9 @@ def commit_settled(
             place.journal(),
             label="" if running is None else running.mark.call_id,
             witness=partial(note_changes, place.history),
-            condition=Footing(layers.lower_fd, phases, store, git, above, layers.resolution),
+            condition=CommitCondition(
+                layers.lower_fd, phases, store, git, above, layers.resolution
+            ),
         )
     except StorageFullError as error:
         raise StorageFullError(

@@ -180,7 +180,7 @@ class CommandChange(Struct, frozen=True):
     """Why this user cannot do it, whatever policy says; found by whoever looked at the disk."""
 
 
-class CommandGround(Struct, frozen=True):
+class CommandBaseline(Struct, frozen=True):
     started_ns: int
     """A moment; see `moments`."""
     hidden: frozenset[str]
@@ -214,13 +214,13 @@ class CommandDifferences(Struct, frozen=True):
 
 
 def find_differences(
-    layer: UpperLayer, layers: OpenLayers, ground: CommandGround
+    layer: UpperLayer, layers: OpenLayers, baseline: CommandBaseline
 ) -> CommandDifferences:
     """Find what a command changed. Raises: HostError: something of the layer cannot be read."""
     finding = _Finding(
         layers,
-        ground,
-        Ancestry(ground.directories, ground.started_ns, dict(layer.standing)),
+        baseline,
+        Ancestry(baseline.directories, baseline.started_ns, dict(layer.standing)),
         tuple(f"{path}/" for path in layer.mounted),
     )
     too_deep = frozenset(layer.too_deep)
@@ -243,7 +243,7 @@ def is_only_touched(difference: Difference) -> bool:
 
 class _Finding(Struct):
     layers: OpenLayers
-    ground: CommandGround
+    baseline: CommandBaseline
     ancestry: Ancestry
     mounted: tuple[str, ...]
     found: list[Difference] = field(default_factory=list[Difference])
@@ -261,7 +261,7 @@ class _Finding(Struct):
         elif lower is None:
             above = raw.path.rpartition("/")[0]
             # The attribute last: of a file that is closed to its owner it cannot be read.
-            is_changed = self.layers.directory_changed_ns(above) >= self.ground.started_ns
+            is_changed = self.layers.directory_changed_ns(above) >= self.baseline.started_ns
             is_orphan = is_changed and self.layers.is_copy(raw.path)
             self._create(raw, upper, None, is_replaced=False, is_orphan=is_orphan)
         elif lower.kind is not upper.kind:
@@ -321,7 +321,7 @@ class _Finding(Struct):
     def _merge_mode(self, path: str, lower: Look, upper: Look) -> None:
         """Merge a mode: who changed it tells that of the start; the directory's time does not."""
         before = self.ancestry.mode_before(path)
-        is_changed_since = lower.status.changed_ns >= self.ground.started_ns
+        is_changed_since = lower.status.changed_ns >= self.baseline.started_ns
         if upper.mode == before or (before is None and is_changed_since):
             return
         change = CommandChange(path, ChangeKind.MODE, NodeKind.DIRECTORY, upper.mode)
@@ -343,7 +343,7 @@ class _Finding(Struct):
 
     def _is_as_shown(self, raw: RawChange) -> bool:
         """Compare with what the command was shown (`git stash`), not with what stands there."""
-        shown = self.ground.shown.get(raw.path)
+        shown = self.baseline.shown.get(raw.path)
         if shown is None or raw.upper is None:
             return False
         if raw.upper.kind is NodeKind.LINK:
@@ -357,7 +357,7 @@ class _Finding(Struct):
         return is_same_mode and content == shown.content
 
     def _is_hidden(self, path: str) -> bool:
-        return not self.ground.hidden.isdisjoint((*directories_above(path), path))
+        return not self.baseline.hidden.isdisjoint((*directories_above(path), path))
 
     def _delete(self, path: str, lower: Look, *, is_replaced: bool) -> None:
         self._delete_one(path, lower, is_replaced=is_replaced)
@@ -386,12 +386,12 @@ class _Finding(Struct):
             difference = replace(difference, change=replace(change, obstacle=_MOUNTED))
         elif _loses_sticky_bit(difference):
             difference = replace(difference, change=replace(change, obstacle=_STICKY))
-        if change.path in self.ground.bases:
+        if change.path in self.baseline.bases:
             mark = None if lower is None else lower.mark
-            is_new, is_late = mark != self.ground.bases[change.path], False
+            is_new, is_late = mark != self.baseline.bases[change.path], False
         else:
             changed_ns = 0 if lower is None else lower.status.changed_ns
-            is_new = changed_ns >= self.ground.started_ns and not is_old
+            is_new = changed_ns >= self.baseline.started_ns and not is_old
         if is_late or is_new or self._is_elsewhere(change.path, lower):
             self.conflicts.append(change.path)
         self.found.append(difference)

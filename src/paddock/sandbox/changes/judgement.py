@@ -83,7 +83,7 @@ class StagedJudgement(Struct, frozen=True):
         return self.outcome is Outcome.ALLOW
 
 
-class Bench(Struct, frozen=True):
+class JudgeContext(Struct, frozen=True):
     policy: Policy
     chain: AgentChain
     git: Git
@@ -104,15 +104,17 @@ class Bench(Struct, frozen=True):
     """Whoever lands this reads what its owner may not."""
 
 
-def judge_changes(bench: Bench, changes: Sequence[CommandChange]) -> tuple[StagedJudgement, ...]:
+def judge_changes(
+    context: JudgeContext, changes: Sequence[CommandChange]
+) -> tuple[StagedJudgement, ...]:
     judged: list[StagedJudgement] = []
-    bare = bare_paths(bench.repositories)
+    bare = bare_paths(context.repositories)
     for change in changes:
-        place = None if bench.git == "none" else find_git_place(change.path, bare)
+        place = None if context.git == "none" else find_git_place(change.path, bare)
         if place is None:
-            judged.append(_judge(bench, change))
+            judged.append(_judge(context, change))
         else:
-            judged.append(_judge_in_git(bench, change, place.directory, place.name))
+            judged.append(_judge_in_git(context, change, place.directory, place.name))
     return follow_directories(judged)
 
 
@@ -126,16 +128,16 @@ def settle_commit(
     return tuple(refuse(each, PermissionDeniedError.code, _ALL_OR_NOTHING) for each in judgements)
 
 
-def _judge(bench: Bench, change: CommandChange) -> StagedJudgement:
-    problem = _unusable(change) or _impossible(bench, change)
+def _judge(context: JudgeContext, change: CommandChange) -> StagedJudgement:
+    problem = _unusable(change) or _impossible(context, change)
     if problem is not None:
         return problem
-    decision = decide(bench.policy, bench.chain, _actions(change), Writer.COMMAND)
-    if change.path in bench.shown and decision.outcome is not Outcome.DENY:
+    decision = decide(context.policy, context.chain, _actions(change), Writer.COMMAND)
+    if change.path in context.shown and decision.outcome is not Outcome.DENY:
         # Threat: what stands there, which the command never saw, would be lost.
         reason = f"{quote(change.path)} was shown as git's index has it, and is not written"
         return _refused(change, ReadOnlyPathError.code, reason)
-    warning = bench.policy.guards.find_warning(change.path) if decision.warnings else None
+    warning = context.policy.guards.find_warning(change.path) if decision.warnings else None
     return StagedJudgement(
         change,
         decision.outcome,
@@ -166,7 +168,7 @@ def _unusable(change: CommandChange) -> StagedJudgement | None:
     return None
 
 
-def _impossible(bench: Bench, change: CommandChange) -> StagedJudgement | None:
+def _impossible(context: JudgeContext, change: CommandChange) -> StagedJudgement | None:
     shown = quote(change.path)
     if change.node in SPECIAL_KINDS:
         return _refused(change, SpecialFileError.code, f"{shown} is a FIFO, socket or device")
@@ -175,14 +177,14 @@ def _impossible(bench: Bench, change: CommandChange) -> StagedJudgement | None:
     if change.kind is ChangeKind.DELETED:
         return None
     if change.node is NodeKind.LINK:
-        return _judge_link(bench, change)
+        return _judge_link(context, change)
     if change.node is NodeKind.FILE and change.mode & _SET_ID_BITS:
         reason = f"{shown} has a setuid or setgid bit"
         return _refused(change, PermissionDeniedError.code, reason)
     # Threat: a directory that its owner may not enter can be neither listed nor removed
     # by the tools, and hides what is in it from every later look. A closed file could be
     # neither kept nor brought back, but by root.
-    of_file = 0 if bench.as_root else 0o400
+    of_file = 0 if context.as_root else 0o400
     needed = 0o700 if change.node is NodeKind.DIRECTORY else of_file
     if change.mode & needed != needed:
         return _refused(
@@ -193,15 +195,15 @@ def _impossible(bench: Bench, change: CommandChange) -> StagedJudgement | None:
     return None
 
 
-def _judge_link(bench: Bench, change: CommandChange) -> StagedJudgement | None:
+def _judge_link(context: JudgeContext, change: CommandChange) -> StagedJudgement | None:
     """Refuse a link out of the workspace, or to a secret; not into what the plan makes readable."""
     shown = f"{quote(change.path)} is a link to {quote(change.link_text)}"
     text = change.link_text
     if text.startswith("/"):
         absolute = _without_dots(text)
-        if absolute is not None and is_covered(absolute, (bench.workspace,)):
-            inside = absolute[len(bench.workspace) :].strip("/") or "."
-        elif absolute is not None and is_covered(absolute, bench.readable):
+        if absolute is not None and is_covered(absolute, (context.workspace,)):
+            inside = absolute[len(context.workspace) :].strip("/") or "."
+        elif absolute is not None and is_covered(absolute, context.readable):
             return None
         else:
             return _refused(change, PathTraversalError.code, f"{shown}, out of the workspace")
@@ -210,7 +212,7 @@ def _judge_link(bench: Bench, change: CommandChange) -> StagedJudgement | None:
         inside = _within(parent, text)
         if inside is None:
             return _refused(change, PathTraversalError.code, f"{shown}, out of the workspace")
-    secret = bench.policy.guards.find_secret_for_command(inside)
+    secret = context.policy.guards.find_secret_for_command(inside)
     if secret is not None:
         return _refused(change, SecretPathError.code, f"{shown}, which is secret")
     return None
@@ -238,10 +240,10 @@ def _within(parent: str, text: str) -> str | None:
 
 
 def _judge_in_git(
-    bench: Bench, change: CommandChange, directory: str, name: str
+    context: JudgeContext, change: CommandChange, directory: str, name: str
 ) -> StagedJudgement:
     known = next(
-        (each for each in bench.repositories if each.path == directory), GitDirectory(directory)
+        (each for each in context.repositories if each.path == directory), GitDirectory(directory)
     )
     ruling = judge_git(
         GitChange(
@@ -252,10 +254,10 @@ def _judge_in_git(
             is_removed=change.kind is ChangeKind.DELETED,
         ),
         known,
-        bench.git,
+        context.git,
     )
     judged = _unusable(change) or (_obstructed(change) if change.obstacle else None)
-    judged = judged or _denied_in_git(bench, change)
+    judged = judged or _denied_in_git(context, change)
     if judged is None and not ruling.is_allowed:
         reason = f"{quote(change.path)} is not committed by the git preset: {ruling.reason}"
         judged = _refused(change, ProtectedPathError.code, reason)
@@ -263,8 +265,8 @@ def _judge_in_git(
     return replace(judged, phase=int(ruling.phase), is_aside=ruling.is_aside)
 
 
-def _denied_in_git(bench: Bench, change: CommandChange) -> StagedJudgement | None:
-    for rule in decide(bench.policy, bench.chain, _actions(change), Writer.COMMAND).matched:
+def _denied_in_git(context: JudgeContext, change: CommandChange) -> StagedJudgement | None:
+    for rule in decide(context.policy, context.chain, _actions(change), Writer.COMMAND).matched:
         if rule.outcome is Outcome.DENY and rule.source not in _LIFTED_IN_GIT:
             return StagedJudgement(change, Outcome.DENY, rule.code, rule.reason, rule)
     return None

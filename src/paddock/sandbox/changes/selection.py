@@ -32,7 +32,7 @@ from paddock.sandbox.changes.differences import (
     paths_of,
 )
 from paddock.sandbox.changes.judgement import (
-    Bench,
+    JudgeContext,
     StagedJudgement,
     Units,
     Unseen,
@@ -182,7 +182,7 @@ class Settled(Struct, frozen=True):
 
 
 def settle(
-    differences: CommandDifferences, layers: OpenLayers, bench: Bench, *, grants_asks: bool
+    differences: CommandDifferences, layers: OpenLayers, context: JudgeContext, *, grants_asks: bool
 ) -> tuple[Settled, ...]:
     """Judge every difference and settle what lands; finds repositories.
 
@@ -191,31 +191,31 @@ def settle(
     found = differences.found
     touched = Touched(paths_of(found, *_PRESENT), paths_of(found, ChangeKind.DELETED))
     repositories = find_repositories(layers.lower_fd, touched, layers.resolution)
-    outside = bench.git_outside
+    outside = context.git_outside
     if outside is not None:
         repositories = tuple(
             replace(each, own=outside.own, folder=outside.folder) if each.path == ".git" else each
             for each in repositories
         )
-    bench = replace(bench, repositories=repositories)
+    context = replace(context, repositories=repositories)
     changes = [each.change for each in found]
-    if bench.git == "safe":
+    if context.git == "safe":
         nested = {each.path: each.nested for each in repositories}
         changes = [_with_content(each, nested, layers.upper_fd) for each in changes]
-    unseen = Unseen(bench.unseen, bench.shown - bench.stand_ins, differences.too_deep)
-    units = Units(found, repositories, layers, unseen, bench.workspace)
-    obstacles = Obstacles(found, layers, bench.policy.guards)
+    unseen = Unseen(context.unseen, context.shown - context.stand_ins, differences.too_deep)
+    units = Units(found, repositories, layers, unseen, context.workspace)
+    obstacles = Obstacles(found, layers, context.policy.guards)
     while True:
         tried = [
             replace(change, obstacle=why) if (why := obstacles.find(each)) else change
             for each, change in zip(found, changes, strict=True)
         ]
-        judged = _answered(judge_changes(bench, tried), grants=grants_asks)
+        judged = _answered(judge_changes(context, tried), grants=grants_asks)
         judged = _bound(found, judged, units)
         if not obstacles.keep(judged):
             break
-    judged = _within_limit(found, judged, bench.policy.settings.limits.change_set_bytes_max)
-    judged = settle_commit(judged, bench.commit, len(refused_besides(differences)))
+    judged = _within_limit(found, judged, context.policy.settings.limits.change_set_bytes_max)
+    judged = settle_commit(judged, context.commit, len(refused_besides(differences)))
     return tuple(Settled(*pair) for pair in zip(found, judged, strict=True))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import FileChangedError
-from paddock.sandbox.changes.commit import Footing
+from paddock.sandbox.changes.commit import CommitCondition
 from paddock.workspace.apply import commit_changes
 from paddock.workspace.changes import (
     Absent,
@@ -51,8 +51,8 @@ def folder(name: str) -> MakeDirectory:
     return MakeDirectory(at(name), Absent(), 0o755)
 
 
-def footing(bench: Bench, *changes, git="safe", above=None) -> Footing:
-    return Footing(bench.workspace.root_fd, [changes], bench.objects, git, above or {})
+def footing(bench: Bench, *changes, git="safe", above=None) -> CommitCondition:
+    return CommitCondition(bench.workspace.root_fd, [changes], bench.objects, git, above or {})
 
 
 def standing(bench: Bench, *names: str) -> dict[str, tuple[int, int]]:
