@@ -508,7 +508,7 @@ def test_a_set_of_an_earlier_version_is_refused_and_says_what_to_do(place):
         with pytest.raises(ConfigError) as error:
             unpark_set(earlier)
         assert (error.value.message, error.value.hint) == (
-            "an earlier version kept the changes, and not in which directories they belong",
+            "the changes were kept by an earlier version, without their directories",
             "run the command again",
         )
     for other in (

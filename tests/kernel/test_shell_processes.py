@@ -311,7 +311,7 @@ def test_a_file_that_both_change_is_its_own_and_a_conflict(terminal: Terminal):
 
     assert "mine" in process.said
     assert ended["own_changes"] == ["page.html"]
-    assert "'page.html' changed while the command ran" in str(told["conflict"])
+    assert "another process changed 'page.html' while" in str(told["conflict"])
     assert read(terminal, "page.html") == "theirs\n"
 
 

@@ -54,14 +54,14 @@ _STOP_WAIT_S: Final = 10.0
 
 class Observed(Struct, frozen=True):
     spools: tuple[Spool | None, Spool | None] = (None, None)
-    """For stdout and for stderr."""
+    """Spools of stdout and of stderr."""
     progress: Progress | None = None
     cancel: Cancel = NEVER
     on_output: OnOutput | None = None
     network: "NetworkTerms | None" = None
-    """For a plan whose network is `policy`."""
+    """Only for a plan whose network is `policy`."""
     witness: "Witness | None" = None
-    """For a command in a session, whose network terms are shared by all its commands."""
+    """Only for a command in a session, whose network terms are shared by all its commands."""
     on_begun: Callable[[], None] | None = None
     """Called when the command was sent into its sandbox."""
     on_terminal: Callable[[int], None] | None = None

@@ -81,7 +81,7 @@ class OpenedGit(Struct, frozen=True):
     layer: GitLayer
     directories: Mapping[str, KnownDirectory]
     shown: FileIdentity | None = None
-    """For a workspace that is a folder of the work tree: the index that was shown."""
+    """The index that was shown, if the workspace is a folder of the work tree."""
 
     @property
     def closed(self) -> frozenset[str]:

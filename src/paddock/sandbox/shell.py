@@ -109,7 +109,7 @@ class ShellContext(Struct, frozen=True):
     on_directory: Callable[[str], None] | None = None
     attempt: Attempt | None = None
     network: NetworkServices | None = None
-    """For commands that policy lets connect; None: no network."""
+    """Network access of commands that policy lets connect; None: no network."""
 
 
 class SandboxShell:
@@ -155,7 +155,7 @@ class SandboxShell:
                 what = "a dry run" if line.is_dry_run else what
                 raise SandboxUnavailableError(
                     f"{what} needs the backend 'stage', which does not work on this host",
-                    hint="paddock doctor says why, and what to do",
+                    hint="run paddock doctor for cause and remedy",
                 )
             # Without mounts the tools would use the user's own cache directories.
             plan = replace(plan, caches="")

@@ -214,7 +214,7 @@ class Capture:
 
 
 Streams = tuple[Stream, Stream]
-"""For stdout and for stderr."""
+"""Stdout and stderr."""
 
 
 class Spooling:

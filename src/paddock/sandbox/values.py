@@ -146,7 +146,7 @@ class CommandEnd(Struct, frozen=True):
     memory_kb: int = 0
     """The peak use, sampled every 50 ms; 0 for a shorter command."""
     unreached: int = 0
-    """For a failed command: the number of unroutable packets in its private network."""
+    """The number of unroutable packets in a failed command's private network."""
     reason: str = ""
     left: bytes = b""
     """The shell's state, written by its script when the shell ended."""
@@ -160,7 +160,7 @@ class CommandEnd(Struct, frozen=True):
 
 _NOTHING: Final = Captured(b"", b"", 0)
 RUNNING: Final = CommandEnd(Ending.EXITED, 0, _NOTHING, _NOTHING, 0.0, 0)
-"""For a command whose changes are read while it keeps running."""
+"""The end of a command whose changes are read while it keeps running."""
 
 
 class Enforcement(Enum):
@@ -183,7 +183,7 @@ class ConfinementError(SandboxUnavailableError):
     def __init__(self, step: str, number: int) -> None:
         super().__init__(
             f"cannot create the sandbox here: {step}: {os.strerror(number)}",
-            hint="paddock doctor says why, and what to do",
+            hint="run paddock doctor for cause and remedy",
         )
         self.step = step
         self.number = number
@@ -262,7 +262,7 @@ class HeldLine(Protocol):
     """A finished line whose changes wait for an answer. The caller closes it."""
 
     digest: str
-    """Of its plan, its ending, and all changes that would be kept."""
+    """Covers its plan, its ending, and all changes that would be kept."""
     diff: str
     """A failed ending, the refused changes, and the diff of the changes that would be kept."""
     warnings: tuple[str, ...]
@@ -334,7 +334,7 @@ class ShellOutcome(Struct, frozen=True):
     discarded: int = 0
     fence: tuple[str, ...] = ()
     causes: tuple[str, ...] = ()
-    """For the ledger: the actions that policy refused to a failed command, with their rules."""
+    """The actions that policy refused to a failed command, with their rules, for the ledger."""
     network: Connections = NO_CONNECTIONS
     waiting: WaitingChanges | None = None
 

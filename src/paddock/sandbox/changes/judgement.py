@@ -1,9 +1,9 @@
-"""Judging what a command changed: each change by itself, then each repository as one unit.
+"""Judge a command's changes: each change alone, then each repository as one unit.
 
-A change meets the policy of the file tools, decided with `Writer.COMMAND` (so `generated` may be
-written), and no disk. Refused is what no tool makes: special files, set-id bits, links that lead
-out, impossible names. In a git directory the preset decides instead of `protected` and `secret`;
-whatever else denies there, denies still.
+A change is judged by the policy of the file tools with `Writer.COMMAND` (so `generated` may be
+written), without disk access. Refused are entries that no tool creates: special files, set-id
+bits, links that lead out, impossible names. In a git directory the preset decides instead of
+`protected` and `secret`; other denials still apply.
 """
 
 import os
@@ -68,14 +68,14 @@ _ALL_OR_NOTHING: Final = 'commit = "all", and another change of this command is 
 class StagedJudgement(Struct, frozen=True):
     change: CommandChange
     outcome: Outcome
-    """ASK where policy would ask a person before a file tool does this."""
+    """ASK where policy would ask the approver before a file tool does this."""
     code: str = ""
     reason: str = ""
     rule: RuleMatch | None = None
     warnings: tuple[str, ...] = ()
     warned_by: str = ""
     phase: int = 0
-    """Within a git directory, lower ones land first (`git_names.Phase`)."""
+    """Within a git directory, lower ones land first (`git.rules.Phase`)."""
     is_aside: bool = False
 
     @property
@@ -88,20 +88,20 @@ class JudgeContext(Struct, frozen=True):
     chain: AgentChain
     git: Git
     workspace: str
-    """Absolute, real: what an absolute link is compared with."""
+    """Absolute and real; absolute links are compared with it."""
     readable: tuple[str, ...] = ()
     repositories: tuple[GitDirectory, ...] = ()
-    """Git directories that stood there before the command, bare ones among them."""
+    """The git directories that the changes touch, bare ones included."""
     shown: frozenset[str] = frozenset()
     stand_ins: frozenset[str] = frozenset()
-    """Of these, what git would have checked out as something else: a filter or an object is
-    missing. No change of them is recorded."""
+    """The `shown` files that git would check out differently: a filter or an object is missing.
+    No recorded change of them lands."""
     git_outside: GitOutside | None = None
     commit: Commit = "each"
     unseen: tuple[str, ...] = ()
-    """Names in the workspace that were not there for the command, but for what is `shown`."""
+    """Names in the workspace that were hidden from the command, including the `shown` ones."""
     as_root: bool = False
-    """Whoever lands this reads what its owner may not."""
+    """True if the commit runs as root, which can read files closed to their owner."""
 
 
 def judge_changes(
@@ -121,7 +121,7 @@ def judge_changes(
 def settle_commit(
     judgements: Sequence[StagedJudgement], commit: Commit, refused_besides: int = 0
 ) -> tuple[StagedJudgement, ...]:
-    """Settle change by change or, under `all`, everything or nothing; a question is no refusal."""
+    """Under `commit = "all"`, refuse all changes if one is denied; ASK is not a denial."""
     denied = sum(each.outcome is Outcome.DENY for each in judgements)
     if commit == "each" or denied + refused_besides == 0:
         return tuple(judgements)
@@ -134,8 +134,8 @@ def _judge(context: JudgeContext, change: CommandChange) -> StagedJudgement:
         return problem
     decision = decide(context.policy, context.chain, _actions(change), Writer.COMMAND)
     if change.path in context.shown and decision.outcome is not Outcome.DENY:
-        # Threat: what stands there, which the command never saw, would be lost.
-        reason = f"{quote(change.path)} was shown as git's index has it, and is not written"
+        # Threat: the real file, which the command never saw, would be lost.
+        reason = f"{quote(change.path)} was shown as in git's index, and is not written"
         return _refused(change, ReadOnlyPathError.code, reason)
     warning = context.policy.guards.find_warning(change.path) if decision.warnings else None
     return StagedJudgement(
@@ -181,9 +181,9 @@ def _impossible(context: JudgeContext, change: CommandChange) -> StagedJudgement
     if change.node is NodeKind.FILE and change.mode & _SET_ID_BITS:
         reason = f"{shown} has a setuid or setgid bit"
         return _refused(change, PermissionDeniedError.code, reason)
-    # Threat: a directory that its owner may not enter can be neither listed nor removed
-    # by the tools, and hides what is in it from every later look. A closed file could be
-    # neither kept nor brought back, but by root.
+    # Threat: tools can neither list nor remove a directory that its owner may not enter, and its
+    # content is hidden from every later check. A closed file could be neither kept nor restored,
+    # except by root.
     of_file = 0 if context.as_root else 0o400
     needed = 0o700 if change.node is NodeKind.DIRECTORY else of_file
     if change.mode & needed != needed:
@@ -196,7 +196,7 @@ def _impossible(context: JudgeContext, change: CommandChange) -> StagedJudgement
 
 
 def _judge_link(context: JudgeContext, change: CommandChange) -> StagedJudgement | None:
-    """Refuse a link out of the workspace, or to a secret; not into what the plan makes readable."""
+    """Refuse a link to a secret, or out of the workspace except to the plan's readable places."""
     shown = f"{quote(change.path)} is a link to {quote(change.link_text)}"
     text = change.link_text
     if text.startswith("/"):
@@ -224,7 +224,7 @@ def _without_dots(text: str) -> str | None:
 
 
 def _within(parent: str, text: str) -> str | None:
-    """Threat: `a/../..` where `a` is a link leads elsewhere: `..` counts only at the beginning."""
+    """Threat: `a/../..` leads elsewhere if `a` is a link: allow `..` only at the beginning."""
     place = parent.split("/") if parent else []
     names: list[str] = []
     for part in text.split("/"):
@@ -273,7 +273,7 @@ def _denied_in_git(context: JudgeContext, change: CommandChange) -> StagedJudgem
 
 
 def follow_directories(judgements: Sequence[StagedJudgement]) -> tuple[StagedJudgement, ...]:
-    """Let directories follow what is in them: one is made for whatever lands, and stays with it."""
+    """Adjust directories to their content: create them for landing entries, keep non-empty ones."""
     landing: set[str] = set()
     staying: dict[str, Outcome] = {}
     for each in judgements:
@@ -298,7 +298,7 @@ def _following(
     kept = staying.get(change.path, Outcome.ALLOW)
     if change.kind is ChangeKind.DELETED and kept > judgement.outcome:
         reason = f"{quote(change.path)} is not empty: something in it may not be removed"
-        # Not by the rule that would have allowed it.
+        # Drop the rule, which would have allowed the removal.
         return replace(
             judgement, outcome=kept, code=DirectoryNotEmptyError.code, reason=reason, rule=None
         )
@@ -308,7 +308,7 @@ def _following(
 def refuse(judgement: StagedJudgement, code: str, reason: str) -> StagedJudgement:
     if judgement.outcome is Outcome.DENY:
         return judgement
-    # The rule stays only where it is the reason.
+    # Keep the rule only if it is the reason.
     rule = judgement.rule if code == ApprovalUnavailableError.code else None
     return replace(judgement, outcome=Outcome.DENY, code=code, reason=reason, rule=rule)
 
@@ -321,16 +321,16 @@ def _refused(change: CommandChange, code: str, reason: str) -> StagedJudgement:
     return StagedJudgement(change, Outcome.DENY, code, reason)
 
 
-# --- what changed of one repository lands together, or none of it does ----------
+# --- the changes of one repository land together, or not at all -----------------
 #
-# A unit is every change below a git directory, and of every path that its index or HEAD names,
-# before or after: else the repository would say that the user reverted what did not land. Without
-# a change below the git directory, or with new times alone, there is none. Untracked files are
-# judged by themselves; a superproject is one with submodules whose commit in its index changed.
+# A unit contains every change below a git directory and of every path that its index or HEAD names,
+# before or after. Otherwise changes that did not land would look to git like reverted by the user.
+# Without a change below the git directory, or with only new times, there is no unit. Untracked
+# files are judged alone; a superproject joins submodules whose commit in its index changed.
 #
-# Threat: a command that counts on the unit. It only ever refuses more, believes nothing of the
-# command's (`named`), and refuses whatever could be named where that cannot be looked up. A commit
-# may take out or change a file only if the command was shown it.
+# Threat: a command exploits the unit. A unit only refuses more, trusts nothing that the command
+# wrote (`named`), and refuses every possible member where names cannot be looked up. A commit may
+# remove or change a file only if the command was shown it.
 
 _BYTES_MAX: Final = 256_000_000
 
@@ -338,9 +338,9 @@ _BYTES_MAX: Final = 256_000_000
 class Unseen(Struct, frozen=True):
     closed: Sequence[str] = ()
     shown: Collection[str] = ()
-    """Of these, and of what is below them: what it was shown after all."""
+    """The closed names, and names below them, that it was shown after all."""
     too_deep: Sequence[str] = ()
-    """Directories below which nobody looked for changes."""
+    """Directories below which changes were not read."""
 
 
 class _Repository(Struct):
@@ -378,7 +378,7 @@ class Units:
         settled = list(judged)
         for name, why in self._spread(holders).items():
             repository = self._repositories[name]
-            reason = f"it is one unit with all that changed of the repository {quote(name)}: {why}"
+            reason = f"it is one unit with all changes of the repository {quote(name)}: {why}"
             for number in (*repository.inside, *self._named(repository)):
                 settled[number] = refuse(settled[number], PermissionDeniedError.code, reason)
         return _without_empty(judged, settled)
@@ -447,13 +447,13 @@ class Units:
                     return _why(judged[number])
         draft = tree.find_draft()
         if draft is not None:
-            return f"{quote(os.fsdecode(draft))} is a draft of Paddock's, and is gone: run it again"
+            return f"{quote(os.fsdecode(draft))} is a temporary file of Paddock: run it again"
         deep = next((path for path in self._unseen.too_deep if _below(tree.tree, path)), None)
         if deep is not None:
-            return f"{quote(deep)} is too deep to be looked into"
+            return f"{quote(deep)} is too deep to be read"
         closed = _all_below(tree.tree, self._unseen.closed)
         if closed and not tree.tree.is_sure:
-            return "where its work tree stands is not plain to read"
+            return "the location of its work tree cannot be determined"
         shown = _all_below(tree.tree, self._unseen.shown)
         unseen = tree.find_unseen(closed, shown) if closed else None
         if unseen is None:
