@@ -48,8 +48,8 @@ def examine_workspace(staging: Path, workspace: str) -> BackendVerdict:
     try:
         fd = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        said = f"{workspace} cannot be opened: {os.strerror(error.errno or 0)}"
-        return refused(STAGE, said, "a workspace is a directory")
+        message = f"{workspace} cannot be opened: {os.strerror(error.errno or 0)}"
+        return refused(STAGE, message, "a workspace is a directory")
     with held_open(fd), Launcher(staging) as launcher:
         return try_workspace(launcher, workspace, fd, find_system_paths())
 
@@ -64,7 +64,7 @@ _STRENGTH: Final = {Enforcement.FULL: 2, Enforcement.PARTIAL: 1, Enforcement.NON
 
 
 def choose_backend(verdicts: Sequence[BackendVerdict], enforcement: EnforcementMode) -> Enforced:
-    """Return the strongest backend that works here; gaps are reported but do not matter here.
+    """Return the strongest backend that works here; its gaps are only reported.
 
     Threat: a command that breaks the canary, so that the next one runs unconfined. Without a
     backend nothing runs (SandboxUnavailableError), unless the operator's policy says
@@ -73,8 +73,8 @@ def choose_backend(verdicts: Sequence[BackendVerdict], enforcement: EnforcementM
     for verdict in verdicts:
         # Threat: see `canary.try_stage`.
         if verdict.is_passing:
-            said = f"the sandbox failed just now: {verdict.backend}: {verdict.cause}"
-            raise SandboxUnavailableError(said, hint=verdict.remedy)
+            message = f"the sandbox failed just now: {verdict.backend}: {verdict.cause}"
+            raise SandboxUnavailableError(message, hint=verdict.remedy)
     working = [verdict for verdict in verdicts if verdict.enforcement is not Enforcement.NONE]
     if working:
         best = max(working, key=lambda verdict: _STRENGTH[verdict.enforcement])
@@ -82,11 +82,11 @@ def choose_backend(verdicts: Sequence[BackendVerdict], enforcement: EnforcementM
     if enforcement == "best-effort":
         return Enforced(NO_BACKEND, Enforcement.NONE, UNCONFINED_GAPS)
     causes = "; ".join(f"{each.backend}: {each.cause}" for each in verdicts if each.cause)
-    said = "this host cannot enforce the policy on a command"
+    message = "this host cannot enforce the policy on a command"
     remedies = list(dict.fromkeys(each.remedy for each in verdicts if each.remedy))
     ways, look = " or ".join(remedies[:2]), "run paddock doctor for details"
     raise SandboxUnavailableError(
-        f"{said} ({causes})" if causes else said, hint=f"{ways}; {look}" if ways else look
+        f"{message} ({causes})" if causes else message, hint=f"{ways}; {look}" if ways else look
     )
 
 
@@ -203,8 +203,8 @@ def _user_namespaces() -> HostFinding:
         return HostFinding("user namespaces", False, f"not tried: {type(error).__name__}")
     if done.returncode == 0:
         return HostFinding("user namespaces", True, "can be created")
-    said = done.stderr.decode("utf-8", "replace")
-    code = next((code for code in _REFUSALS if os.strerror(code) in said), errno.EPERM)
+    errors = done.stderr.decode("utf-8", "replace")
+    code = next((code for code in _REFUSALS if os.strerror(code) in errors), errno.EPERM)
     explanation = explain(Symptom(Step.USER_NAMESPACE, code), read_switches())
     return HostFinding("user namespaces", False, *explanation)
 

@@ -250,12 +250,12 @@ def try_stage(launcher: Launcher, staging: Path, paths: SystemPaths) -> BackendV
         staging.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _cage(staging, "canary-", ("kept", "hidden", "below/hidden")) as cage:
             cage.chmod(0o755)
-            said = _hold_in_stage(launcher, cage, paths)
+            problem = _hold_in_stage(launcher, cage, paths)
     except PaddockError as error:
         return _why(STAGE, error)
     except OSError as error:
         return refused(STAGE, f"no directory to try it in: {os.strerror(error.errno or 0)}")
-    return _broken(STAGE, said) if said else BackendVerdict(STAGE, Enforcement.FULL)
+    return _broken(STAGE, problem) if problem else BackendVerdict(STAGE, Enforcement.FULL)
 
 
 def try_workspace(
@@ -281,39 +281,39 @@ def try_landlock(paths: SystemPaths) -> BackendVerdict:
         names = ("open/kept", ".env", "site.pem")
         with _cage(place, "paddock-canary-", names) as cage:
             _give_away(cage)
-            said, enforced = _hold_by_landlock(cage, paths)
+            problem, enforced = _hold_by_landlock(cage, paths)
     except (PaddockError, OSError) as error:
         return _why(LANDLOCK, error)
+    if problem:
+        return _broken(LANDLOCK, problem)
     as_root = (_AS_ROOT,) if os.geteuid() == 0 else ()
-    gaps = (*as_root, *enforced.gaps)
-    return _broken(LANDLOCK, said) if said else BackendVerdict(LANDLOCK, Enforcement.PARTIAL, gaps)
+    return BackendVerdict(LANDLOCK, Enforcement.PARTIAL, (*as_root, *enforced.gaps))
 
 
 def gaps_over(workspace_fd: int) -> tuple[str, ...]:
     owner = os.fstat(workspace_fd).st_uid
     if os.geteuid() != 0 or owner == 0:
         return ()
-    # A command runs there as the user that root is mapped to. As the owner it could not change
-    # the files that Paddock, as root, creates for it.
-    said = f"started by root, and user {owner} owns the workspace: a command can change only"
-    return (f"{said} files of root or with write access for all, and git distrusts the rest",)
+    # A command runs as root's mapped user: the owner could not change files that Paddock creates.
+    limit = f"started by root, and user {owner} owns the workspace: a command can change only"
+    return (f"{limit} files of root or with write access for all, and git distrusts the rest",)
 
 
 def refused(backend: str, cause: str, remedy: str = "") -> BackendVerdict:
     return BackendVerdict(backend, Enforcement.NONE, (), cause, remedy)
 
 
-def _broken(backend: str, said: str) -> BackendVerdict:
+def _broken(backend: str, problem: str) -> BackendVerdict:
     remedy = "please report this, with your kernel's version"
-    return refused(backend, f"it does not confine commands: {said}", remedy)
+    return refused(backend, f"it does not confine commands: {problem}", remedy)
 
 
 def _why(backend: str, error: PaddockError | OSError) -> BackendVerdict:
     if isinstance(error, OSError):
-        number, where, said = error.errno or 0, error.strerror or "", "no directory to try it in: "
-        said += where
+        number, where, cause = error.errno or 0, error.strerror or "", "no directory to try it in: "
+        cause += where
     elif isinstance(error, ConfinementError):
-        number, where, said = error.number, error.step, error.message
+        number, where, cause = error.number, error.step, error.message
     elif isinstance(error, HostError):
         return _failed_now(backend, error.message)
     else:
@@ -321,14 +321,14 @@ def _why(backend: str, error: PaddockError | OSError) -> BackendVerdict:
     is_full = number in (errno.ENOSPC, errno.EDQUOT)
     # For user namespaces, ENOSPC means that the host allows none, or no deeper nesting.
     if number in _PASSING or (is_full and where != "user namespace"):
-        return _failed_now(backend, said)
+        return _failed_now(backend, cause)
     step = Step.LANDLOCK if backend == LANDLOCK else _STEPS.get(where, Step.MOUNTS)
     return refused(backend, *explain(Symptom(step, number, where), read_switches()))
 
 
-def _failed_now(backend: str, said: str) -> BackendVerdict:
+def _failed_now(backend: str, cause: str) -> BackendVerdict:
     remedy = "try again; while it fails, commands are refused"
-    return BackendVerdict(backend, Enforcement.NONE, (), said, remedy, is_passing=True)
+    return BackendVerdict(backend, Enforcement.NONE, (), cause, remedy, is_passing=True)
 
 
 def _expect_an_end(end: CommandEnd) -> None:
@@ -367,8 +367,7 @@ def _cage(place: Path, prefix: str, names: Iterable[str]) -> Generator[Path]:
 def _give_away(cage: Path) -> None:
     if os.geteuid() == 0:
         workspace = cage / "workspace"
-        # Threat: the new owner replaces a file with a symlink during the loop. He cannot reach
-        # the cage until its mode changes, which is last.
+        # Threat: the new owner replaces a file by a symlink. He can enter only after the chmod.
         for path in (workspace, *workspace.rglob("*"), cage / "outside"):
             os.chown(path, _PLAIN_ID, _PLAIN_ID, follow_symlinks=False)
         cage.chmod(0o711)

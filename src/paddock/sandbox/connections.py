@@ -67,7 +67,6 @@ class NetworkServices(Struct, frozen=True):
     def placed(
         self, plan: SandboxPlan, policy: Policy, chain: AgentChain, line: str | None
     ) -> SandboxPlan:
-        """Return the plan for a line that may connect."""
         from paddock.policy.network import NetworkJudge  # noqa: PLC0415 - few commands connect
 
         judge = NetworkJudge(policy, chain, line)

@@ -88,10 +88,10 @@ def collect_facts(
 def _memory_mb() -> int:
     most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
-        said = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
+        text = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
     except OSError:
-        said = ""
-    return (min(most, int(said)) if said.isdigit() else most) >> 20
+        text = ""
+    return (min(most, int(text)) if text.isdigit() else most) >> 20
 
 
 def _closed(agents: AgentStore, workspace: str) -> tuple[Closed, ...]:

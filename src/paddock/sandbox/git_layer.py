@@ -363,24 +363,24 @@ class TrackedView:
             if each.mode != SUBMODULE_MODE:
                 by_repository.setdefault(each.repository, []).append(each)
         for repository, tracked in by_repository.items():
-            asking = _Asking(*place, repository)
+            query = _GitQuery(*place, repository)
             keys = {
-                each.path: (each.object_id, each.size_bytes, *asking.stamps(each.path))
+                each.path: (each.object_id, each.size_bytes, *query.stamps(each.path))
                 for each in tracked
             }
             unknown = [each for each in tracked if keys[each.path] not in self._known]
             if unknown:
-                asked = asking.ask(unknown)
+                contents = query.read(unknown)
                 if len(self._known) > _CONTENTS_KEPT:
                     self._known.clear()
-                self._known |= {keys[each.path]: asked.get(each.path, _EMPTY) for each in unknown}
+                self._known |= {
+                    keys[each.path]: contents.get(each.path, _EMPTY) for each in unknown
+                }
             found |= {path: self._known.get(key, _EMPTY) for path, key in keys.items()}
         return [_shown(each, found.get(each.path, _EMPTY)) for each in names]
 
 
-class _Asking(Struct, frozen=True):
-    """Queries git in one repository of the workspace."""
-
+class _GitQuery(Struct, frozen=True):
     launcher: Launcher
     plan: SandboxPlan
     root_fd: int
@@ -417,7 +417,7 @@ class _Asking(Struct, frozen=True):
             self._stamps[name] = () if look is None else identity_of_look(look)
         return self._stamps[name]
 
-    def ask(self, names: Sequence[TrackedName]) -> dict[str, _Content]:
+    def read(self, names: Sequence[TrackedName]) -> dict[str, _Content]:
         left_bytes = _ALL_BYTES_MAX
         wanted: list[tuple[TrackedName, _Look]] = []
         for each, look in self._look(names):

@@ -140,7 +140,7 @@ def gaps(plan: SandboxPlan, abi: int) -> tuple[str, ...]:
         (abi < 3, "this user's files outside can be truncated"),
         (abi < 6, "processes of this user can be signalled"),
     )
-    return (*found, *(said for holds, said in more if holds))
+    return (*found, *(text for holds, text in more if holds))
 
 
 def identity_for(euid: int, owner: tuple[int, int]) -> tuple[int, int] | None:

@@ -282,10 +282,9 @@ class Launcher:
     ) -> StageDirectories:
         """Return a sandbox for one command of this plan, over the workspace of the descriptor.
 
-        Paths in the plan are where the command sees the workspace and the git directory (`git`).
-        `shown` files replace names that the plan hides. Returns before the sandbox is ready: `run`
-        reports a failure. Raises: HostError without a launcher; SandboxUnavailableError where names
-        cannot be hidden.
+        The plan's paths are those that the command sees; `shown` files replace hidden names.
+        Returns before the sandbox is ready: `run` reports a failure. Raises: HostError without a
+        launcher; SandboxUnavailableError where names cannot be hidden.
         """
         with self._lock:
             running = self._running_now()

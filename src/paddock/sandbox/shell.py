@@ -171,14 +171,14 @@ class SandboxShell:
         interpreter = find_interpreter(plan)
         if line.session and interpreter == SH:
             raise SandboxUnavailableError(
-                "a session needs bash, which no command finds here",
-                hint="call without a session, or have bash installed",
+                "a session needs bash, which commands cannot find here",
+                hint="call without a session, or install bash",
             )
         return PreparedLine(line, plan, enforced, interpreter, plan_digest(plan), is_open)
 
     def asks_about_diff(self, prepared: PreparedLine) -> bool:
-        # Threat: effects outside the workspace are in no diff, and happen before the question.
-        # Such a command itself needs the approval.
+        # Threat: effects outside the workspace happen before the question, and are in no diff:
+        # then the command itself needs the approval.
         plan = prepared.plan
         approve = shell_for(self._context.place.policy, self._context.chain).approve
         is_contained = plan.network != "host" and not plan.writable
@@ -211,10 +211,10 @@ class SandboxShell:
                 if prepared.line.is_dry_run:
                     shown, refused = command.show(command.settle(grants_asks=False))
                     outcome = replace(outcome, diff=shown.text, refused=refused)
-                    return self._explainer.explain(outcome, prepared, command.end)
+                    return self._explainer.amend(outcome, prepared, command.end)
                 if prepared.plan.commit == "none":
                     outcome = replace(outcome, discarded=command.count)
-                    return self._explainer.explain(outcome, prepared, command.end)
+                    return self._explainer.amend(outcome, prepared, command.end)
                 settled = command.settle(grants_asks=False)
                 why = self._find_wait(prepared, command, settled)
                 if why:
@@ -223,7 +223,7 @@ class SandboxShell:
                     held.pop_all()
                     return replace(outcome, waiting=WaitingChanges(kept, count, why))
             outcome = with_committed(outcome, command.commit(settled))
-            return self._explainer.explain(outcome, prepared, command.end)
+            return self._explainer.amend(outcome, prepared, command.end)
 
     def _find_wait(
         self, prepared: PreparedLine, command: StagedCommand, settled: tuple[Settled, ...]
@@ -349,7 +349,7 @@ class SandboxShell:
             streams = spooling.streams(end)
             outcome = build_outcome(prepared, end, streams, self._explainer.notes(prepared))
         outcome = replace(outcome, is_staged=False, enforced=enforced)
-        return self._explainer.explain(outcome, prepared, end)
+        return self._explainer.amend(outcome, prepared, end)
 
     def _run_in_stage(
         self,
@@ -403,22 +403,14 @@ class SandboxShell:
             if not view.tracked.is_current():
                 return None
             baseline = CommandBaseline(started_ns, closed, directories, view.files)
-            judge_context = self._judge_context(plan, survey.closed, view.files)
+            judging = self._judge_context(plan, survey.closed, view.files)
             indexes = find_known_indexes(root_fd, survey.directories)
             if git is not None:
                 indexes |= git.known_index()
             for each in indexes.values():
                 undo.callback(each.close)
-            ran = Ran(
-                request,
-                baseline,
-                RUNNING,
-                judge_context,
-                stage,
-                git,
-                indexes,
-                self.sessions.changed,
-            )
+            changed = self.sessions.changed
+            ran = Ran(request, baseline, RUNNING, judging, stage, git, indexes, changed)
             live = None
             if on_opened is not None:
                 is_closed = partial(self._is_closed, closed | view.files.keys())
@@ -463,14 +455,11 @@ class SandboxShell:
 
     def _plan_of(self, line: str | None) -> SandboxPlan:
         """Return the plan for a line, which decides only the network."""
-        policy, chain, services = (
-            self._context.place.policy,
-            self._context.chain,
-            self._context.network,
-        )
+        context = self._context
+        policy, chain, services = context.place.policy, context.chain, context.network
         with self._lock:
             if self._plan is None:
-                self._plan = compile_plan(policy, chain, self._context.facts()).plan
+                self._plan = compile_plan(policy, chain, context.facts()).plan
             network = line_network(policy, chain, line)
             if network == "policy" and services is not None:
                 return services.placed(self._plan, policy, chain, line)

@@ -238,7 +238,6 @@ class PolicyExplainer:
         return is_first
 
     def notes(self, prepared: PreparedLine, shown: ShownNames = NOTHING_SHOWN) -> Iterator[str]:
-        """Yield notes about git: some once a session, some for this line."""
         is_signing = prepared.plan.git_config.is_signing and _GIT.search(prepared.line.text)
         if is_signing and self.is_first("unsigned"):
             yield _UNSIGNED
@@ -253,9 +252,7 @@ class PolicyExplainer:
                 f" {name_some(shown.differing)}"
             )
 
-    def explain(
-        self, outcome: ShellOutcome, prepared: PreparedLine, end: CommandEnd
-    ) -> ShellOutcome:
+    def amend(self, outcome: ShellOutcome, prepared: PreparedLine, end: CommandEnd) -> ShellOutcome:
         if outcome.exit_code == 0 or end.ending is Ending.CANCELLED:
             return outcome
         causes = list(self._causes(outcome, prepared, end))
@@ -394,7 +391,7 @@ class StagedCommand:
         self._refused: tuple[RefusedChange, ...] = ()
         self._index_problem = ""
         self.end = ran.end
-        self._standing: Mapping[str, Look] = {}
+        self._lower_directories: Mapping[str, Look] = {}
         with ExitStack() as held:
             upper_fd = ran.stage.open_upper()
             held.callback(os.close, upper_fd)
@@ -429,7 +426,7 @@ class StagedCommand:
 
     def _look(self) -> CommandDifferences:
         layer = read_changes(self._layers.upper_fd, self._layers.lower_fd, self._beside)
-        self._standing = layer.standing
+        self._lower_directories = layer.lower_directories
         found = find_differences(layer, self._layers, self._ran.ground)
         if self._ran.git is not None and self._beside is not None:
             found = self._ran.git.settle(found, self._ran.ground.started_ns, self._index_problem)
@@ -474,7 +471,7 @@ class StagedCommand:
         conflict = describe_conflict(self._differences, settled)
         committed = Committed(conflict=conflict)
         if not conflict:
-            above = find_above(settled, self._layers, self._standing)
+            above = find_above(settled, self._layers, self._lower_directories)
             git = self._ran.context.git
             committed = commit_settled(settled, self._layers, self._place, git, above)
             self._ran.on_landed(each.path.relative for each in committed.changed)
@@ -491,7 +488,7 @@ class StagedCommand:
                 hint="run it again" if conflict else "split the command into smaller ones",
             )
         phases = phases_of(settled, self._layers, self._place.policy)
-        above = find_above(settled, self._layers, self._standing)
+        above = find_above(settled, self._layers, self._lower_directories)
         store = self._place.history.store
         return park_set(phases, store, name, above, self._refusals(settled))
 
@@ -554,7 +551,7 @@ class HeldCommand:
         is_same = shown.digest == self._shown.digest
         committed = self._command.commit(settled) if is_same else self._command.abandon()
         outcome = with_committed(self._outcome, committed)
-        return self._explainer.explain(outcome, self._prepared, self._command.end)
+        return self._explainer.amend(outcome, self._prepared, self._command.end)
 
     def park(self, name: str) -> Json:
         return self._command.park(self._command.settle(grants_asks=True), name)

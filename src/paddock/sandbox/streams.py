@@ -115,8 +115,6 @@ _CHUNK_BYTES: Final = 2_097_152
 
 
 class Spool:
-    """A file with the whole of one output, up to a limit."""
-
     def __init__(self, open_file: Callable[[], int], bytes_max: int) -> None:
         """`open_file` is called at the first byte; the caller closes the file."""
         self._open_file = open_file
@@ -169,7 +167,6 @@ class Capture:
         return self._fd
 
     def turn_to(self, fd: int) -> None:
-        """Continue with another source."""
         os.close(self._fd)
         self._fd = fd
 

@@ -205,10 +205,10 @@ class Committed(Struct, frozen=True):
 
 
 def find_above(
-    settled: Sequence[Settled], layers: OpenLayers, standing: Mapping[str, Look]
+    settled: Sequence[Settled], layers: OpenLayers, lower_directories: Mapping[str, Look]
 ) -> dict[str, Identity]:
-    """Return the existing directories above the landing changes, from `UpperLayer.standing`."""
-    known = {path: look.identity for path, look in standing.items()}
+    """Return the existing directories above the landing changes."""
+    known = {path: look.identity for path, look in lower_directories.items()}
     for each in settled:
         lower = each.difference.lower
         if lower is not None and lower.kind is NodeKind.DIRECTORY:

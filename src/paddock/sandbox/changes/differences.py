@@ -59,7 +59,7 @@ class Ancestor(IntEnum):
 class Ancestry(Struct):
     directories: Mapping[str, KnownDirectory]
     started_ns: int
-    standing: dict[str, Look]
+    current: dict[str, Look]
     """The current directories that contain a command's changes; may grow meanwhile."""
 
     def above(self, path: str) -> Ancestor:
@@ -68,7 +68,7 @@ class Ancestry(Struct):
 
     def at(self, path: str) -> Ancestor:
         above = self.above(path)
-        look = self.standing.get(path)
+        look = self.current.get(path)
         if above is Ancestor.REPLACED or look is None:
             return above
         known = self._known(path)
@@ -219,7 +219,7 @@ def find_differences(
     finding = _Finding(
         layers,
         baseline,
-        Ancestry(baseline.directories, baseline.started_ns, dict(layer.standing)),
+        Ancestry(baseline.directories, baseline.started_ns, dict(layer.lower_directories)),
         tuple(f"{path}/" for path in layer.mounted),
     )
     too_deep = frozenset(layer.too_deep)
@@ -369,7 +369,7 @@ class _Finding(Struct):
     def _delete_all(self, names: Iterable[tuple[str, Look]]) -> None:
         for path, look in names:
             if look.kind is NodeKind.DIRECTORY:
-                self.ancestry.standing[path] = look
+                self.ancestry.current[path] = look
             self._delete_one(path, look, is_replaced=False)
 
     def _delete_one(self, path: str, lower: Look, *, is_replaced: bool) -> None:

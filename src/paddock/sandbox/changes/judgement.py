@@ -181,9 +181,8 @@ def _impossible(context: JudgeContext, change: CommandChange) -> StagedJudgement
     if change.node is NodeKind.FILE and change.mode & _SET_ID_BITS:
         reason = f"{shown} has a setuid or setgid bit"
         return _refused(change, PermissionDeniedError.code, reason)
-    # Threat: tools can neither list nor remove a directory that its owner may not enter, and its
-    # content is hidden from every later check. A closed file could be neither kept nor restored,
-    # except by root.
+    # Threat: tools can neither list nor remove a directory that its owner may not enter, and later
+    # checks do not see its content. A closed file could be kept and restored only by root.
     of_file = 0 if context.as_root else 0o400
     needed = 0o700 if change.node is NodeKind.DIRECTORY else of_file
     if change.mode & needed != needed:
@@ -298,7 +297,7 @@ def _following(
     kept = staying.get(change.path, Outcome.ALLOW)
     if change.kind is ChangeKind.DELETED and kept > judgement.outcome:
         reason = f"{quote(change.path)} is not empty: something in it may not be removed"
-        # Drop the rule, which would have allowed the removal.
+        # Without the rule, which would have allowed the removal.
         return replace(
             judgement, outcome=kept, code=DirectoryNotEmptyError.code, reason=reason, rule=None
         )

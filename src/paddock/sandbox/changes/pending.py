@@ -129,8 +129,8 @@ def unpark_set(parked: Json) -> ParkedSet:
         phases = [[_read(change) for change in phase] for phase in parked["phases"]]
         return ParkedSet(phases, above, refused, more)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        said = f"the kept changes do not load: {type(error).__name__}"
-        raise ConfigError(said, hint="run the command again") from None
+        message = f"the kept changes do not load: {type(error).__name__}"
+        raise ConfigError(message, hint="run the command again") from None
 
 
 def digests_of(phases: Phases) -> tuple[str, ...]:
@@ -251,7 +251,7 @@ def _show(landing: Sequence[Settled], layers: OpenLayers, closed: tuple[str, ...
         rows.append(f"[{hidden} more changed paths are not shown: the diff is cut]")
     text = "\n".join(rows) if rows else "[nothing would change]"
     digest = digest_of(encode_json(bound).encode("utf-8", "surrogateescape"))
-    warnings = dict.fromkeys(said for each in landing for said in each.judgement.warnings)
+    warnings = dict.fromkeys(text for each in landing for text in each.judgement.warnings)
     return ShownDiff(text, digest, tuple(warnings))
 
 
@@ -276,22 +276,22 @@ def _row(
     name, is_file = _name(change), change.node is NodeKind.FILE
     if change.kind is ChangeKind.MODE:
         return f"{name}: {', '.join(_marks(settled, difference.lower))}"
-    said = f"link {change.kind.value}" if change.node is NodeKind.LINK else change.kind.value
+    label = f"link {change.kind.value}" if change.node is NodeKind.LINK else change.kind.value
     # Threat: a dry run on a file that may be written but not read.
     if f"{change.path}/".startswith(closed):
         closing = ["and may not be read"] if is_file else []
-        return ", ".join((f"{name}: {said}", *closing, *_marks(settled, None)))
+        return ", ".join((f"{name}: {label}", *closing, *_marks(settled, None)))
     notes = [*_was(settled, layers), *_marks(settled, difference.lower)]
     before = _content(layers, layers.lower_fd, change.path, difference.lower)
     after = _content(layers, layers.upper_fd, change.path, difference.upper)
     if before is None or after is None or b"\0" in before + after:
-        return ", ".join((f"{name}: {said}", "binary or too large to compare", *notes))
+        return ", ".join((f"{name}: {label}", "binary or too large to compare", *notes))
     diff = unified_diff(before, after, show_name(change.path), lines_max)
     if diff and not notes:
         return diff
     if diff:
-        return f"{name}: {', '.join((said, *notes))}\n{diff}"
-    return ", ".join((f"{name}: {said}", *(["empty"] if is_file else []), *notes))
+        return f"{name}: {', '.join((label, *notes))}\n{diff}"
+    return ", ".join((f"{name}: {label}", *(["empty"] if is_file else []), *notes))
 
 
 def _name(change: CommandChange) -> str:

@@ -232,8 +232,8 @@ def refusals_of(
         path, rule = judged.change.path, judged.rule
         is_gone = judged.change.kind is ChangeKind.DELETED
         if path in shown or not (is_gone and f"{path}/".startswith(closed)):
-            said = judged.reason if rule is None else show_name(rule.said)
-            found.append(RefusedChange(show_name(path), judged.code, said))
+            reason = judged.reason if rule is None else show_name(rule.said)
+            found.append(RefusedChange(show_name(path), judged.code, reason))
     return tuple(found)
 
 

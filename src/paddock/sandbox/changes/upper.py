@@ -112,12 +112,12 @@ class UpperLayer(Struct):
     too_deep: list[str] = field(default_factory=list[str])
     is_whole: bool = True
     """False over `limits.change_set_paths_max`; the rest was not read."""
-    standing: dict[str, Look] = field(default_factory=dict[str, Look])
+    lower_directories: dict[str, Look] = field(default_factory=dict[str, Look])
     """The directories that the layer has or hides, as they are in the workspace now."""
 
     @property
     def mounted(self) -> tuple[str, ...]:
-        return tuple(path for path, look in self.standing.items() if look.is_mounted)
+        return tuple(path for path, look in self.lower_directories.items() if look.is_mounted)
 
 
 def read_changes(upper_fd: int, lower_fd: int, beside: Beside | None = None) -> UpperLayer:
@@ -188,7 +188,7 @@ class _Reading(Struct, frozen=True):
         else:
             below = _look(lower, name) if lower >= 0 else None
         if below is not None and below.kind is NodeKind.DIRECTORY:
-            self.layer.standing[path] = below
+            self.layer.lower_directories[path] = below
         if stat.S_ISCHR(found.st_mode) and found.st_rdev == 0:
             self.layer.changes.append(RawChange(path, None, below))
             return

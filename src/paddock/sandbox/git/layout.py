@@ -73,7 +73,7 @@ def find_repositories(
             frozenset(nested),
             armed.get(directory, ""),
             find_hash_bytes(lower_fd, directory, looking.resolution),
-            is_new=not looking.standing(directory, BARE_NAMES),
+            is_new=not looking.existing(directory, BARE_NAMES),
         )
         for directory, nested in sorted(inside.items())
     )
@@ -122,16 +122,16 @@ class _Looking(Struct):
         if find_git_place(directory) is not None:
             return False
         # A removed entry counts too: if policy refuses the removal, it stays.
-        before = self.standing(directory, BARE_NAMES)
+        before = self.existing(directory, BARE_NAMES)
         made = {name for name in BARE_NAMES if _join(directory, name) in self.touched.present}
         return looks_bare(before | made)
 
     def find_arming(self, directory: str) -> str | None:
         """Return an entry by which git could run code, if it was not a repository before."""
-        if looks_bare(self.standing(directory, BARE_NAMES)):
+        if looks_bare(self.existing(directory, BARE_NAMES)):
             return None
-        standing = self.standing(directory, ARMING_NAMES)
-        return next((name for name in ARMING_NAMES if name in standing), None)
+        existing = self.existing(directory, ARMING_NAMES)
+        return next((name for name in ARMING_NAMES if name in existing), None)
 
     def nested(self, directory: str, name: str) -> Iterable[str]:
         """Yield the git directories of submodules and worktrees on the way to `name` in it."""
@@ -142,10 +142,10 @@ class _Looking(Struct):
             names = _MODULE_NAMES if part == "modules" else _WORKTREE_NAMES
             for depth in range(position + 2, len(parts) + 1):
                 inner = "/".join(parts[:depth])
-                if self.standing(_join(directory, inner), names) == frozenset(names):
+                if self.existing(_join(directory, inner), names) == frozenset(names):
                     yield inner
 
-    def standing(self, directory: str, names: tuple[str, ...]) -> frozenset[str]:
+    def existing(self, directory: str, names: tuple[str, ...]) -> frozenset[str]:
         known = self._names.get((directory, names))
         if known is None:
             known = self._names[directory, names] = self._look_for(directory, names)

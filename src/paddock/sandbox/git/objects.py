@@ -5,8 +5,7 @@ applies, nothing is fetched, and only git is started.
 
 Threat: a command wrote the objects, and a tree can expand to any number of paths: only trees on
 the way to a requested path are read, with limits on bytes, time and memory. Git trusts a pack, so
-each object is checked against its id. Every failure is a HostError, which callers treat as a
-refusal.
+each object is checked against its id. A failure is a HostError, and means a refusal.
 """
 
 import hashlib

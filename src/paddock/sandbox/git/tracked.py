@@ -141,7 +141,7 @@ class TrackedNames:
         found = (
             each
             for place, known in looks.items()
-            for each in _standing(root_fd, place, known.entries)
+            for each in _existing(root_fd, place, known.entries)
         )
         names = tuple(sorted(found, key=lambda each: each.path))
         return Tracked(names, {place: known.identity for place, known in looks.items()})
@@ -226,7 +226,7 @@ def _find(
     return ()
 
 
-def _standing(
+def _existing(
     root_fd: int, place: IndexPlace, entries: Sequence[IndexEntry]
 ) -> Iterator[TrackedName]:
     by_path: dict[bytes, dict[int, IndexEntry]] = {}
@@ -288,7 +288,6 @@ class KnownIndex:
             os.close(fd)
 
     def read(self) -> None:
-        """Read the held file and close it."""
         if self._fd < 0:
             return
         size, content = self._found.st_size, None

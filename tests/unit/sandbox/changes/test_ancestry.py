@@ -92,7 +92,7 @@ def test_what_holds_a_name_of_the_root_is_always_the_same():
 def test_directories_that_are_found_later_count():
     found = ancestry({"a": known(2), "a/b": known(3)}, {"a": standing(2)})
     assert found.above("a/f") is SAME
-    found.standing["a/b"] = standing(4)
+    found.current["a/b"] = standing(4)
 
     assert found.above("a/b/c") is REPLACED
 
