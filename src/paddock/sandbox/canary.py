@@ -252,7 +252,7 @@ def try_stage(launcher: Launcher, staging: Path, paths: SystemPaths) -> BackendV
             cage.chmod(0o755)
             problem = _hold_in_stage(launcher, cage, paths)
     except PaddockError as error:
-        return _why(STAGE, error)
+        return _explain_error(STAGE, error)
     except OSError as error:
         return refused(STAGE, f"no directory to try it in: {os.strerror(error.errno or 0)}")
     return _broken(STAGE, problem) if problem else BackendVerdict(STAGE, Enforcement.FULL)
@@ -267,7 +267,7 @@ def try_workspace(
         with launcher.open_stage(request.plan, fd) as stage:
             launcher.run(request, stage)
     except PaddockError as error:
-        return _why(STAGE, error)
+        return _explain_error(STAGE, error)
     gaps = gaps_over(fd)
     remedy = "start paddock as the user who owns the workspace" if gaps else ""
     return BackendVerdict(STAGE, Enforcement.FULL, gaps, remedy=remedy)
@@ -283,7 +283,7 @@ def try_landlock(paths: SystemPaths) -> BackendVerdict:
             _give_away(cage)
             problem, enforced = _hold_by_landlock(cage, paths)
     except (PaddockError, OSError) as error:
-        return _why(LANDLOCK, error)
+        return _explain_error(LANDLOCK, error)
     if problem:
         return _broken(LANDLOCK, problem)
     as_root = (_AS_ROOT,) if os.geteuid() == 0 else ()
@@ -308,7 +308,7 @@ def _broken(backend: str, problem: str) -> BackendVerdict:
     return refused(backend, f"it does not confine commands: {problem}", remedy)
 
 
-def _why(backend: str, error: PaddockError | OSError) -> BackendVerdict:
+def _explain_error(backend: str, error: PaddockError | OSError) -> BackendVerdict:
     if isinstance(error, OSError):
         number, where, cause = error.errno or 0, error.strerror or "", "no directory to try it in: "
         cause += where

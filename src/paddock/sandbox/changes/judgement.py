@@ -367,15 +367,15 @@ class Units:
             self._group(directories, workspace)
 
     def settle(self, judged: Sequence[StagedJudgement]) -> tuple[StagedJudgement, ...]:
-        holders = {
+        refusals = {
             name: why
             for name, each in self._repositories.items()
-            if (why := self._find_holder(each, judged))
+            if (why := self._find_refusal(each, judged))
         }
-        if not holders:
+        if not refusals:
             return tuple(judged)
         settled = list(judged)
-        for name, why in self._spread(holders).items():
+        for name, why in self._spread_refusals(refusals).items():
             repository = self._repositories[name]
             reason = f"it is one unit with all changes of the repository {quote(name)}: {why}"
             for number in (*repository.inside, *self._named(repository)):
@@ -418,22 +418,22 @@ class Units:
             return None
         return read_content(self._layers.upper_fd, path, CONTENT_BYTES_MAX)
 
-    def _find_holder(self, repository: _Repository, judged: Sequence[StagedJudgement]) -> str:
+    def _find_refusal(self, repository: _Repository, judged: Sequence[StagedJudgement]) -> str:
         try:
-            why = self._look_for_holder(repository, judged)
+            why = self._search_refusal(repository, judged)
         except HostError as error:
             why = error.message
         return why if why and self._is_formed(repository) else ""
 
-    def _look_for_holder(self, repository: _Repository, judged: Sequence[StagedJudgement]) -> str:
+    def _search_refusal(self, repository: _Repository, judged: Sequence[StagedJudgement]) -> str:
         for number in repository.inside:
             each = judged[number]
             if not (each.is_allowed or each.is_aside or self._is_aside(repository, number)):
-                return _why(each)
-        found = (self._find_holder_in(tree, judged) for tree in repository.trees)
+                return _reason_of(each)
+        found = (self._find_refusal_in(tree, judged) for tree in repository.trees)
         return next((why for why in found if why), "")
 
-    def _find_holder_in(self, tree: Naming, judged: Sequence[StagedJudgement]) -> str:
+    def _find_refusal_in(self, tree: Naming, judged: Sequence[StagedJudgement]) -> str:
         refused = {
             name: number
             for name, number in self._changed(tree).items()
@@ -443,7 +443,7 @@ class Units:
             named = self._named_in(tree)
             for name, number in refused.items():
                 if name in named:
-                    return _why(judged[number])
+                    return _reason_of(judged[number])
         draft = tree.find_draft()
         if draft is not None:
             return f"{quote(os.fsdecode(draft))} is a temporary file of Paddock: run it again"
@@ -509,8 +509,8 @@ class Units:
                 named = frozenset(changed)
             yield from (changed[name] for name in named)
 
-    def _spread(self, holders: dict[str, str]) -> dict[str, str]:
-        held = dict(holders)
+    def _spread_refusals(self, refusals: dict[str, str]) -> dict[str, str]:
+        held = dict(refusals)
         ties = self._ties()
         waiting = list(held)
         while waiting:
@@ -556,7 +556,7 @@ def _all_below(tree: WorkTree, paths: Iterable[str]) -> frozenset[bytes]:
     return frozenset(name for path in paths if (name := _below(tree, path)))
 
 
-def _why(judgement: StagedJudgement) -> str:
+def _reason_of(judgement: StagedJudgement) -> str:
     path = quote(judgement.change.path)
     return judgement.reason if path in judgement.reason else f"{path}: {judgement.reason}"
 

@@ -236,7 +236,7 @@ def _show(landing: Sequence[Settled], layers: OpenLayers, closed: tuple[str, ...
     left = limits.shell_diff_bytes_max
     hidden = 0
     for each in landing:
-        bound.append(_bound(each, layers))
+        bound.append(_digested(each, layers))
         row = ""
         if left > 0:
             row = _row(each, layers, closed, _FILE_LINES_WHOLE)
@@ -255,7 +255,7 @@ def _show(landing: Sequence[Settled], layers: OpenLayers, closed: tuple[str, ...
     return ShownDiff(text, digest, tuple(warnings))
 
 
-def _bound(settled: Settled, layers: OpenLayers) -> list[str | int]:
+def _digested(settled: Settled, layers: OpenLayers) -> list[str | int]:
     change = settled.judgement.change
     version = settled.difference.version or ""
     is_written = change.kind in (ChangeKind.CREATED, ChangeKind.MODIFIED)
@@ -275,13 +275,13 @@ def _row(
     difference, change = settled.difference, settled.judgement.change
     name, is_file = _name(change), change.node is NodeKind.FILE
     if change.kind is ChangeKind.MODE:
-        return f"{name}: {', '.join(_marks(settled, difference.lower))}"
+        return f"{name}: {', '.join(_metadata_notes(settled, difference.lower))}"
     label = f"link {change.kind.value}" if change.node is NodeKind.LINK else change.kind.value
     # Threat: a dry run on a file that may be written but not read.
     if f"{change.path}/".startswith(closed):
         closing = ["and may not be read"] if is_file else []
-        return ", ".join((f"{name}: {label}", *closing, *_marks(settled, None)))
-    notes = [*_was(settled, layers), *_marks(settled, difference.lower)]
+        return ", ".join((f"{name}: {label}", *closing, *_metadata_notes(settled, None)))
+    notes = [*_old_kind(settled, layers), *_metadata_notes(settled, difference.lower)]
     before = _content(layers, layers.lower_fd, change.path, difference.lower)
     after = _content(layers, layers.upper_fd, change.path, difference.upper)
     if before is None or after is None or b"\0" in before + after:
@@ -301,7 +301,7 @@ def _name(change: CommandChange) -> str:
     return f"{name} -> {show_name(change.link_text)}" if change.link_text else name
 
 
-def _was(settled: Settled, layers: OpenLayers) -> list[str]:
+def _old_kind(settled: Settled, layers: OpenLayers) -> list[str]:
     change, lower = settled.judgement.change, settled.difference.lower
     if change.kind is not ChangeKind.CREATED or lower is None:
         return []
@@ -310,7 +310,7 @@ def _was(settled: Settled, layers: OpenLayers) -> list[str]:
     return [f"was a link -> {show_name(layers.link_text(change.path) or '?')}"]
 
 
-def _marks(settled: Settled, old: Look | None) -> list[str]:
+def _metadata_notes(settled: Settled, old: Look | None) -> list[str]:
     change, upper = settled.judgement.change, settled.difference.upper
     usual = _USUAL_MODES.get(change.node)
     if usual is None or upper is None:

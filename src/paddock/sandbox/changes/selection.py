@@ -67,15 +67,15 @@ class Obstacles:
         self._guards = guards
         self._resolution = layers.resolution
         self._writable: dict[str, bool] = {}
-        self._made = _directories(found, ChangeKind.CREATED)
-        self._going = set(_directories(found, ChangeKind.DELETED))
+        self._created = _directories(found, ChangeKind.CREATED)
+        self._removed = set(_directories(found, ChangeKind.DELETED))
 
     def find(self, difference: Difference) -> str:
         return (
             difference.change.obstacle
-            or _of_itself(difference)
-            or self._of_its_content(difference)
-            or self._of_its_directory(difference)
+            or _own_obstacle(difference)
+            or self._content_obstacle(difference)
+            or self._directory_obstacle(difference)
         )
 
     def keep(self, judged: Sequence[StagedJudgement]) -> bool:
@@ -83,14 +83,14 @@ class Obstacles:
         staying = {
             each.change.path
             for each in judged
-            if each.change.path in self._going
+            if each.change.path in self._removed
             and each.change.kind is ChangeKind.DELETED
             and not each.is_allowed
         }
-        self._going -= staying
+        self._removed -= staying
         return any(not self._is_writable(path) for path in staying)
 
-    def _of_its_content(self, difference: Difference) -> str:
+    def _content_obstacle(self, difference: Difference) -> str:
         change, lower = difference.change, difference.lower
         if lower is None or lower.kind is not NodeKind.FILE or change.kind is ChangeKind.MODE:
             return ""
@@ -99,34 +99,34 @@ class Obstacles:
         if self._guards.is_below_generated(change.path):
             return ""
         parent, _, name = change.path.rpartition("/")
-        if self._may(parent or ".", name, os.R_OK):
+        if self._has_access(parent or ".", name, os.R_OK):
             return ""
         return "could not be kept in the history: this user may not read it"
 
-    def _of_its_directory(self, difference: Difference) -> str:
+    def _directory_obstacle(self, difference: Difference) -> str:
         if _stays_in_place(difference):
             return ""
-        holder = self._holder_of(difference.change.path)
-        if holder is None or self._is_writable(holder):
+        parent = self._existing_parent(difference.change.path)
+        if parent is None or self._is_writable(parent):
             return ""
-        where = "the workspace's root" if holder == "." else quote(holder)
+        where = "the workspace's root" if parent == "." else quote(parent)
         return f"is in {where}, where this user may not write"
 
-    def _holder_of(self, path: str) -> str | None:
+    def _existing_parent(self, path: str) -> str | None:
         for above in reversed(directories_above(path)):
-            if above in self._going:
+            if above in self._removed:
                 return None
-            if above not in self._made:
+            if above not in self._created:
                 return above
         return "."
 
     def _is_writable(self, path: str) -> bool:
         known = self._writable.get(path)
         if known is None:
-            known = self._writable[path] = self._may(path, ".", _ENTER_AND_WRITE)
+            known = self._writable[path] = self._has_access(path, ".", _ENTER_AND_WRITE)
         return known
 
-    def _may(self, directory: str, name: str, rights: int) -> bool:
+    def _has_access(self, directory: str, name: str, rights: int) -> bool:
         try:
             fd = self._resolution.open(self._lower_fd, directory, PASS_DIRECTORY)
         except OSError:
@@ -137,7 +137,7 @@ class Obstacles:
             return os.access(name, rights, dir_fd=fd, effective_ids=set_id)
 
 
-def _of_itself(difference: Difference) -> str:
+def _own_obstacle(difference: Difference) -> str:
     change, lower, upper = difference.change, difference.lower, difference.upper
     if change.kind is ChangeKind.MODIFIED and lower is not None:
         user = os.geteuid()
@@ -209,8 +209,8 @@ def settle(
             replace(change, obstacle=why) if (why := obstacles.find(each)) else change
             for each, change in zip(found, changes, strict=True)
         ]
-        judged = _answered(judge_changes(context, tried), grants=grants_asks)
-        judged = _bound(found, judged, units)
+        judged = _apply_answer(judge_changes(context, tried), grants=grants_asks)
+        judged = _settle_units(found, judged, units)
         if not obstacles.keep(judged):
             break
     judged = _within_limit(found, judged, context.policy.settings.limits.change_set_bytes_max)
@@ -251,7 +251,9 @@ def _with_content(
     return replace(change, content=find_content(upper_fd, change.path, CONTENT_BYTES_MAX))
 
 
-def _answered(judged: Sequence[StagedJudgement], *, grants: bool) -> tuple[StagedJudgement, ...]:
+def _apply_answer(
+    judged: Sequence[StagedJudgement], *, grants: bool
+) -> tuple[StagedJudgement, ...]:
     if not any(each.outcome is Outcome.ASK for each in judged):
         return tuple(judged)
     if grants:
@@ -269,7 +271,7 @@ def _answered(judged: Sequence[StagedJudgement], *, grants: bool) -> tuple[Stage
     )
 
 
-def _bound(
+def _settle_units(
     found: Sequence[Difference], judged: Sequence[StagedJudgement], units: Units
 ) -> tuple[StagedJudgement, ...]:
     while True:
@@ -362,7 +364,7 @@ def find_excess(
     # The slow checks only if needed.
     ignored = _find_ignored(layers.lower_fd, map(_path, lost))
     lost = [each for each in lost if _path(each) not in ignored]
-    if any(_is_gits(_path(each)) for each in settled if each.lands):
+    if any(_is_in_git(_path(each)) for each in settled if each.lands):
         known = frozenset(_find_as_indexed(layers.lower_fd, lost))
         lost = [each for each in lost if _path(each) not in known]
     return _excess(lost, most)
@@ -375,7 +377,7 @@ def _could_lose(settled: Settled, guards: PathGuards) -> bool:
         settled.lands
         and change.kind in (ChangeKind.MODIFIED, ChangeKind.DELETED)
         and change.node is not NodeKind.DIRECTORY
-        and not _is_gits(path)
+        and not _is_in_git(path)
         and guards.find_generated(path) is None
         and not guards.is_below_generated(path)
         and not guards.is_in_dependency(path)
@@ -386,7 +388,7 @@ def _path(settled: Settled) -> str:
     return settled.judgement.change.path
 
 
-def _is_gits(path: str) -> bool:
+def _is_in_git(path: str) -> bool:
     return ".git" in path.split("/")
 
 

@@ -306,7 +306,7 @@ def find_git_place(path: str, bare: Iterable[str] = ()) -> GitPlace | None:
     for directory in sorted(bare):
         if directory == ".":
             # The workspace is a work tree as well: all other files are the user's.
-            if _is_gits(parts[0]):
+            if _is_git_name(parts[0]):
                 return GitPlace(".", path)
             continue
         depth = directory.count("/") + 1
@@ -379,7 +379,7 @@ def _place(parts: list[str], depth: int) -> GitPlace:
     return GitPlace("/".join(parts[:depth]), "/".join(parts[depth:]) or ".")
 
 
-def _is_gits(name: str) -> bool:
+def _is_git_name(name: str) -> bool:
     own = name.removesuffix(".lock")
     return any(
         find_ordinary(each) is not None
