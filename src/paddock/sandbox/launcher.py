@@ -124,7 +124,7 @@ class RunningLauncher:
             ) from error
 
     def stop(self) -> None:
-        """End the launcher and wait. The area is released with the last stage still in use."""
+        """End the launcher and wait; the `drop` of the last stage in use releases the area."""
         with self._lock:
             if self._is_stopped or self.owner != os.getpid():
                 return

@@ -433,7 +433,7 @@ class ReadJudge:
 
 
 class WriteJudge:
-    """Judges write access for a backend that cannot judge changes afterwards.
+    """Judge of write access, for a backend that cannot judge changes afterwards.
 
     Open only if creating, deleting, linking and changing the mode are all allowed outright: the
     kernel's rights are too coarse to distinguish them.

@@ -70,7 +70,7 @@ def find_object_name(kind: bytes, content: bytes, hash_bytes: int = SHA1_BYTES) 
 
 
 class TreeReader:
-    """Reads trees, each once. A context; one thread at a time."""
+    """Reader of trees, each read once. A context manager; one thread at a time."""
 
     def __init__(self, objects: Sequence[int], hash_bytes: int) -> None:
         """`objects`: descriptors of object directories, owned by the caller. Raises: HostError."""
