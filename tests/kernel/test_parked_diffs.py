@@ -437,7 +437,7 @@ def test_what_policy_denies_is_not_among_the_changes_and_is_named_to_everybody(p
     rules = {row["path"]: row["rule"] for row in committed["changes_refused"]}
     assert sorted(rules) == [".env", ".git/config"]
     rows = [f"  {path}: {rule}" for path, rule in sorted(rules.items())]
-    said = "[changes refused, whatever is answered: 2]"
+    said = "[changes refused regardless of the answer: 2]"
     assert shown[:3] == [said, *rows]
     assert committed["content"].splitlines() == [
         "committed 1 change",
@@ -466,7 +466,7 @@ def test_where_nothing_is_refused_nothing_is_said_of_it(place):
         ("echo half > f; exit 3", "[Command ended with exit code 3]"),
         (
             "echo half > f; sleep 60",
-            "[Command timed out after 3 seconds: what it changed may be half done]",
+            "[Command timed out after 3 seconds: its changes may be incomplete]",
         ),
     ],
 )
@@ -508,7 +508,7 @@ def test_a_set_of_an_earlier_version_is_refused_and_says_what_to_do(place):
         with pytest.raises(ConfigError) as error:
             unpark_set(earlier)
         assert (error.value.message, error.value.hint) == (
-            "an earlier version kept the changes, and not in which directories they belong",
+            "the changes were kept by an earlier version, without their directories",
             "run the command again",
         )
     for other in (

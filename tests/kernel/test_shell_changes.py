@@ -190,7 +190,7 @@ def test_a_directory_does_not_land_without_its_sticky_bit(terminal: Terminal):
         "mkdir -m 1777 t; chmod 1777 d; chmod +t d/e; rm a; mkdir -m 1777 a; echo n > n"
     )
 
-    why = "would come without the sticky bit that it was given, and so be more open"
+    why = "would lose the sticky bit that the command set, and so be more open"
     assert said["files_changed"] == ["a", "n"]
     assert refused(said) == {name: f"'{name}' {why}" for name in ("a", "d", "d/e", "t")}
     assert modes_of(root, "d", "d/e") == {"d": 0o755, "d/e": 0o755}
@@ -262,7 +262,7 @@ def test_a_special_file_keeps_its_place_and_the_rest_lands(
     before = os.lstat(root / "d/s")
     said = terminal.sneak(f"rm d/s; {line}; echo n > n")
 
-    whys = ["'d/s' is a FIFO, socket or device", "'d/s' is taken by what has to stay"]
+    whys = ["'d/s' is a FIFO, socket or device", "'d/s' would replace a kept entry"]
     assert said["files_changed"] == ["n"]
     assert said["changes_refused"] == [
         {"path": "d/s", "rule": why} for why in (whys[:1] if line == "true" else whys)

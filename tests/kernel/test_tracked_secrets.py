@@ -98,9 +98,7 @@ def test_what_the_index_has_is_read_and_what_the_working_copy_has_is_not(termina
 def test_the_result_names_what_differs_and_once_what_git_gives_away(terminal: Terminal):
     first = terminal.call("run_shell", command="true").content
     second = terminal.call("run_shell", command="true").content
-    differs = (
-        "[shown as git's index has it, while the working copy differs and stays closed: '.env']"
-    )
+    differs = "[shown as in git's index, while the working copy differs and stays closed: '.env']"
     gives = "every command can read the content from git's"
     assert (differs in first, gives in first) == (True, True)
     assert (differs in second, gives in second) == (True, False)

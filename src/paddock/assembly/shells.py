@@ -104,19 +104,19 @@ class LazyShell:
     def _make(self) -> "SandboxShell":
         from paddock.sandbox.changes.commit import CommitPlace  # noqa: PLC0415 - late on purpose
         from paddock.sandbox.connections import (  # noqa: PLC0415 - late on purpose
-            NetworkGround,
+            NetworkServices,
             read_known_hosts,
         )
         from paddock.sandbox.shell import (  # noqa: PLC0415 - late on purpose
-            SandboxGround,
             SandboxShell,
+            ShellContext,
         )
 
         ground = self._ground
         ground.on_shell()
         place = CommitPlace(ground.workspace, ground.history, self._open_journal, ground.policy)
         environment = ground.project.environment
-        network = NetworkGround(
+        network = NetworkServices(
             lambda: _egress(environment),
             PolicyNow(ground).read,
             lambda: read_known_hosts(environment.home),
@@ -124,7 +124,7 @@ class LazyShell:
             Late(lambda: _network_secrets(ground.policy, environment)).get,
         )
         shell = SandboxShell(
-            SandboxGround(
+            ShellContext(
                 ground.chain,
                 place,
                 self._collect_facts,

@@ -31,7 +31,7 @@ from paddock.errors import (
 )
 from paddock.policy.settings import Git
 from paddock.runtime.changes import PastCall, state_at
-from paddock.sandbox.changes.commit import Footing
+from paddock.sandbox.changes.commit import CommitCondition
 from paddock.sandbox.changes.pending import ParkedSet, digests_of
 from paddock.storage.history import History, current_call
 from paddock.storage.journal import Journal
@@ -482,7 +482,7 @@ class CommitParked(Struct, frozen=True):
                 self.journal,
                 label="" if running is None else running.mark.call_id,
                 witness=partial(note_changes, self.history),
-                condition=Footing(
+                condition=CommitCondition(
                     tree.root_fd,
                     self.parked.phases,
                     store,
