@@ -50,7 +50,7 @@ from paddock.sandbox.plan import (
     plan_digest,
 )
 from paddock.sandbox.sessions.process import LiveView, Process
-from paddock.sandbox.sessions.sessions import PROGRAM, Means, Sessions
+from paddock.sandbox.sessions.sessions import PROGRAM, SessionPorts, Sessions
 from paddock.sandbox.sessions.shared_state import PREAMBLE_CHARS_MAX, SharedSpace
 from paddock.sandbox.staged import (
     FenceWords,
@@ -128,8 +128,8 @@ class SandboxShell:
         self._tracked = TrackedView()
         self._git = GitRoom(self._read_index.judge)
         self._fence = FenceWords(policy)
-        means = Means(self._share, self._run_in_stage, self._spooling, self._conclude)
-        self.sessions = Sessions(means)
+        ports = SessionPorts(self._share, self._run_in_stage, self._spooling, self._conclude)
+        self.sessions = Sessions(ports)
 
     def close(self) -> None:
         self.sessions.close()
@@ -422,7 +422,7 @@ class SandboxShell:
                 # It was being made while something went that it needs, as caches that are cleared.
                 return None
             if live is not None:
-                live.take_out()
+                live.drop_applied()
                 ran = replace(ran, ground=live.ground(ground))
             command = StagedCommand(place, replace(ran, end=end))
             undo.pop_all()

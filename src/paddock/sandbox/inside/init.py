@@ -29,8 +29,8 @@ from paddock.sandbox.inside.protocol import (
     TERMINATE,
     TIMED_OUT,
     CommandReport,
-    Laid,
     Start,
+    ViewChange,
 )
 
 TYPE_CHECKING = False
@@ -441,10 +441,10 @@ class First:
                 return
             door.send(HELD)
             while True:
-                said, fds = receive(door, _LAID_BYTES_MAX, 1)
+                said, fds = receive(door, _CHANGE_BYTES_MAX, 1)
                 if not said:
                     return
-                door.send(b"%d" % _lay(Laid.decode(said), *fds))
+                door.send(b"%d" % _apply(ViewChange.decode(said), *fds))
         except OSError:
             # The runtime is gone.
             return
@@ -480,7 +480,7 @@ def _signal_all(signal: int) -> bool:
 
 
 _STOP_WAIT_S = 2.0
-_LAID_BYTES_MAX = 16_384
+_CHANGE_BYTES_MAX = 16_384
 
 
 def _await_stopped() -> bool:
@@ -497,24 +497,24 @@ def _await_stopped() -> bool:
     return True
 
 
-def _lay(laid: Laid, content: int = -1) -> int:
+def _apply(change: ViewChange, content: int = -1) -> int:
     """Apply one change; return an errno, 0 for success. The processes are stopped meanwhile."""
-    parent, name = os.path.split(laid.path)
+    parent, name = os.path.split(change.path)
     draft = b"%b/.%b.%b" % (parent, name[:200], os.urandom(4).hex().encode())
     try:
-        if laid.kind == b"directory":
-            if os.path.islink(laid.path) or not os.path.isdir(laid.path):
-                os.mkdir(laid.path, laid.mode)
-                os.chmod(laid.path, laid.mode)
-        elif laid.kind == b"gone":
-            _remove(laid.path)
-        elif laid.kind == b"link":
-            os.symlink(laid.text, draft)
-            os.rename(draft, laid.path)
+        if change.kind == b"directory":
+            if os.path.islink(change.path) or not os.path.isdir(change.path):
+                os.mkdir(change.path, change.mode)
+                os.chmod(change.path, change.mode)
+        elif change.kind == b"gone":
+            _remove(change.path)
+        elif change.kind == b"link":
+            os.symlink(change.text, draft)
+            os.rename(draft, change.path)
         else:
-            _copy(content, draft, laid.mode)
-            os.utime(draft, ns=(laid.modified_ns, laid.modified_ns))
-            os.rename(draft, laid.path)
+            _copy(content, draft, change.mode)
+            os.utime(draft, ns=(change.modified_ns, change.modified_ns))
+            os.rename(draft, change.path)
     except OSError as error:
         if os.path.lexists(draft):
             # For example, the target is a directory.

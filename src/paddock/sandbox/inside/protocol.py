@@ -104,7 +104,7 @@ class Start(_Record):
     rows: int = 0
 
 
-class Laid(_Record):
+class ViewChange(_Record):
     """A change at a path of a running sandbox; a file's content is sent as a descriptor.
 
     `kind` is `file`, `directory`, `link` (with its target as `text`) or `gone`.
