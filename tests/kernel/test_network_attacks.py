@@ -295,7 +295,7 @@ def test_names_that_lead_to_no_public_address_are_not_followed(tmp_path: Path):
 
     assert held == [f"{name} ConnectionResetError" for name in names]
     assert behind.seen.opened_ == []
-    assert all(event.why.startswith("it leads to ") for event in behind.seen.refused_)
+    assert all(event.why.startswith("it resolves to ") for event in behind.seen.refused_)
 
 
 @attack(64)
@@ -920,8 +920,8 @@ def test_an_address_that_policy_denies_by_now_is_not_reached_any_more(tmp_path: 
 
     assert denied == narrowed == [f"{GOOD} ConnectionResetError"]
     assert [event.why.partition(" (")[0] for event in behind.seen.refused_] == [
-        "it leads to 127.0.0.1: tool:net:connect 127.0.0.0/8:*",
-        "it leads to 127.0.0.1, which is loopback",
+        "it resolves to 127.0.0.1: tool:net:connect 127.0.0.0/8:*",
+        "it resolves to 127.0.0.1, which is loopback",
     ]
     assert neighbour == [f"{GOOD} ok"]
 
