@@ -135,7 +135,7 @@ SERVERS = {
             sys.stdout.flush()
         """,
         FAILED,
-        "no messages",
+        "not messages",
     ),
     "loud-error": Hostile(
         r"""
@@ -325,7 +325,7 @@ def test_a_server_that_never_starts_is_tried_less_and_less_often(held: tuple[Gat
     _, terminal = held
     said = [terminal.call("dies-at-start__say", text="x").content for _ in range(6)]
 
-    assert "is started again in" in said[-1]
+    assert "is restarted in" in said[-1]
 
 
 def test_what_changed_while_it_ran_is_not_called_again(held: tuple[Gates, Terminal]):
