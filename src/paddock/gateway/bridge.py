@@ -73,11 +73,11 @@ def send(message: dict) -> None:
     try:
         with urllib.request.urlopen(request, timeout=ANSWER_S) as response:
             for content in messages(response):
-                said = json.loads(content)
-                said = said if isinstance(said, dict) else {}
-                if said.get("id") == message.get("id") and "method" not in said:
+                reply = json.loads(content)
+                reply = reply if isinstance(reply, dict) else {}
+                if reply.get("id") == message.get("id") and "method" not in reply:
                     why = ""
-                    remember(message, response, said)
+                    remember(message, response, reply)
                 say(content)
     except urllib.error.HTTPError as error:
         if error.code == 404 and "Mcp-Session-Id" in SESSION:
@@ -85,10 +85,10 @@ def send(message: dict) -> None:
             sys.stderr.write("the server does not know its session any more")
             sys.stderr.flush()
             signal.raise_signal(signal.SIGTERM)
-        said = error.read()
+        reply = error.read()
         is_text = error.headers.get_content_type() == "text/plain"
-        more = f": {said[:300].decode(errors='replace').strip()}" if is_text else ""
-        answer(message, said, f"HTTP status {error.code}{more}")
+        more = f": {reply[:300].decode(errors='replace').strip()}" if is_text else ""
+        answer(message, reply, f"HTTP status {error.code}{more}")
         why = ""
     except (OSError, ValueError) as error:
         why = why and (str(error) or type(error).__name__)
@@ -97,10 +97,10 @@ def send(message: dict) -> None:
             answer(message, b"", why)
 
 
-def remember(message: dict, response, said: dict) -> None:
-    if message.get("method") != "initialize" or "result" not in said:
+def remember(message: dict, response, reply: dict) -> None:
+    if message.get("method") != "initialize" or "result" not in reply:
         return
-    SESSION["MCP-Protocol-Version"] = said["result"].get("protocolVersion", "")
+    SESSION["MCP-Protocol-Version"] = reply["result"].get("protocolVersion", "")
     session = response.headers.get("Mcp-Session-Id")
     if session:
         SESSION["Mcp-Session-Id"] = session

@@ -499,12 +499,12 @@ class ServerWire(ObjectStream[Any]):
 
     async def send(self, item: SessionMessage) -> None:
         """Raises: anyio.BrokenResourceError: the server has ended, or does not read."""
-        said = item.message
-        if isinstance(said, types.JSONRPCRequest):
-            self._waiting.add(said.id)
-        elif isinstance(said, types.JSONRPCResponse | types.JSONRPCError) and said.id is not None:
-            self._server_requests.discard(said.id)
-        line = said.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        sent = item.message
+        if isinstance(sent, types.JSONRPCRequest):
+            self._waiting.add(sent.id)
+        elif isinstance(sent, types.JSONRPCResponse | types.JSONRPCError) and sent.id is not None:
+            self._server_requests.discard(sent.id)
+        line = sent.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
         async with self._turn:
             await self._write(line)
 

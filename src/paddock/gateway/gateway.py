@@ -131,7 +131,7 @@ class McpGateway:
         if kind and now is None:
             raise _unreviewed(name, f"it has no {kind} {quote(what)} any more")
         if kind and now != pinned.find(kind, what):
-            raise _unreviewed(name, f"its description of {quote(what)} has changed")
+            raise _unreviewed(name, f"its definition of {quote(what)} has changed")
 
     def _with_changes(self, name: str, output: ToolOutput) -> ToolOutput:
         outcome = self._sandboxes[name].bring_in()

@@ -44,8 +44,8 @@ class AskedPlan(Struct, frozen=True):
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        said = json.dumps(dict(self.arguments), ensure_ascii=False)
-        return (Action("mcp", self.operation, f"{self.server}/{self.name}", said),)
+        arguments_json = json.dumps(dict(self.arguments), ensure_ascii=False)
+        return (Action("mcp", self.operation, f"{self.server}/{self.name}", arguments_json),)
 
 
 class _Asking:
@@ -108,8 +108,8 @@ def _of_servers(gateway: Opened, names: Sequence[str]) -> Iterator[Tool[Any]]:
         ("mcp_prompt", "Get a prompt", PromptArguments),
     )
     for name, title, arguments in rows:
-        said = f"{title} of an MCP server behind the gateway."
-        spec = ToolSpec(name, title, said, TOOLSET, arguments, EFFECTS, _OUTPUT)
+        description = f"{title} of an MCP server behind the gateway."
+        spec = ToolSpec(name, title, description, TOOLSET, arguments, EFFECTS, _OUTPUT)
         yield Tool(spec, _Asking(gateway, plan_of))
 
 

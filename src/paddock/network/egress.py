@@ -94,18 +94,18 @@ class Egress:
         name, proxy_port, user = proxy
         loop = asyncio.get_running_loop()
         (*_, place), *_ = await loop.getaddrinfo(name, proxy_port, type=socket.SOCK_STREAM)
-        made = await _connect(str(place[0]), proxy_port)
+        sock = await _connect(str(place[0]), proxy_port)
         try:
             target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
             head = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n"
             if user:
                 head += f"Proxy-Authorization: Basic {base64.b64encode(user.encode()).decode()}\r\n"
-            await loop.sock_sendall(made, f"{head}\r\n".encode("ascii"))
-            await _require_granted(made)
+            await loop.sock_sendall(sock, f"{head}\r\n".encode("ascii"))
+            await _require_granted(sock)
         except BaseException:
-            made.close()
+            sock.close()
             raise
-        return made
+        return sock
 
     def _proxy_for(self, host: str) -> tuple[str, int, str] | None:
         given = self._variable("https_proxy") or self._variable("all_proxy")
@@ -211,23 +211,23 @@ def addresses_in_hosts_file(text: str, host: str) -> list[Address]:
 
 
 async def _connect(address: str, port: int) -> socket.socket:
-    made = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
-    made.setblocking(False)
+    sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    sock.setblocking(False)
     try:
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await asyncio.get_running_loop().sock_connect(made, (address, port))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await asyncio.get_running_loop().sock_connect(sock, (address, port))
     except BaseException:
-        made.close()
+        sock.close()
         raise
-    return made
+    return sock
 
 
-async def _require_granted(made: socket.socket) -> None:
+async def _require_granted(sock: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     head = b""
     # Byte by byte: the data after the head already comes from the server.
     while not head.endswith(b"\r\n\r\n"):
-        piece = await loop.sock_recv(made, 1)
+        piece = await loop.sock_recv(sock, 1)
         head += piece
         if not piece or len(head) > _PROXY_HEAD_BYTES_MAX:
             raise ConnectionRefusedError("the proxy of this host did not answer")

@@ -123,20 +123,20 @@ _MANIFEST: Final = (
 
 def package_rules(found: FoundPackages) -> tuple[PackageRule, ...]:
     """Return a rule for each host and port, with the non-public addresses of its name."""
-    made: dict[str, set[str]] = {}
+    addresses: dict[str, set[str]] = {}
     for each in (host for index in found.indexes for host in index.hosts):
         name = f"[{each.name}]" if ":" in each.name else each.name
-        made.setdefault(f"tool:net:connect {name}:{each.port}", set()).update(each.addresses)
-    return tuple(PackageRule(action, tuple(sorted(made[action]))) for action in sorted(made))
+        addresses.setdefault(f"tool:net:connect {name}:{each.port}", set()).update(each.addresses)
+    return tuple(PackageRule(each, tuple(sorted(addresses[each]))) for each in sorted(addresses))
 
 
 def index_variables(found: FoundPackages) -> dict[str, str]:
     """Return variables that give clients in the sandbox the same indexes, without passwords."""
-    made: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for each in found.indexes:
         if each.variable:
-            made.setdefault(each.variable, []).append(each.value)
-    return {name: (",".join if name == "GOPROXY" else " ".join)(made[name]) for name in made}
+            values.setdefault(each.variable, []).append(each.value)
+    return {name: (",".join if name == "GOPROXY" else " ".join)(values[name]) for name in values}
 
 
 def find_packages(outside: PackageInquiry) -> FoundPackages:
@@ -161,8 +161,8 @@ def find_packages(outside: PackageInquiry) -> FoundPackages:
 def _ask(outside: PackageInquiry, client: str) -> Iterator[PackageIndex]:
     """Yield a client's indexes, as it reports them. Raises: HostError."""
     found: dict[str, list[PackageIndex]] = {}
-    for question, said in (each for each in _ASKED if each[0].startswith(client)):
-        answers = re.findall(said, outside.run(tuple(question.split())), re.MULTILINE)
+    for question, pattern in (each for each in _ASKED if each[0].startswith(client)):
+        answers = re.findall(pattern, outside.run(tuple(question.split())), re.MULTILINE)
         found |= {name: [] for name, _ in answers}
         for name, text in answers:
             variable, origin = _VARIABLES.get((client, name), ""), f"{question}: {name}"
@@ -186,8 +186,8 @@ def _complete(outside: PackageInquiry, given: PackageIndex) -> PackageIndex:
     given = replace(given, value=prefix + url, has_credentials=bool(userinfo or parts.query))
     own, named, why = _host(outside, url), set[PackageHost](), ""
     try:
-        for said in map(urlsplit, _served(outside, given.client, url.rstrip("/"))):
-            named.add(_host(outside, f"{said.scheme}://{said.netloc}"))
+        for served in map(urlsplit, _served(outside, given.client, url.rstrip("/"))):
+            named.add(_host(outside, f"{served.scheme}://{served.netloc}"))
     except HostError as error:
         why = error.message
     except (ValueError, TypeError, LookupError, AttributeError):
@@ -230,12 +230,12 @@ def _served(outside: PackageInquiry, client: str, url: str) -> Iterator[str]:
         yield from (each for each in (final, *links) if each.startswith("http"))
     elif client == "npm":
         final, page = outside.fetch(f"{url}/npm/latest")
-        said: Any = read_json(page.decode())
-        yield from (final, said["dist"]["tarball"])
+        answer: Any = read_json(page.decode())
+        yield from (final, answer["dist"]["tarball"])
     elif client == "cargo":
         final, page = outside.fetch(f"{url}/config.json")
-        said = read_json(page.decode())
-        yield from (final, said["dl"], said.get("api") or final)
+        answer = read_json(page.decode())
+        yield from (final, answer["dl"], answer.get("api") or final)
 
 
 def _links(page: bytes) -> list[str]:

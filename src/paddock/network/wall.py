@@ -212,8 +212,8 @@ class Wall:
 
     def forget(self) -> None:
         """In a forked child, close the parent's descriptors, which would outlive the command."""
-        doors = (self._name_server.socket, *self._listeners.values(), *self._open, *self._outside)
-        for fd in (*(door.detach() for door in doors), *self._namespaces):
+        sockets = (self._name_server.socket, *self._listeners.values(), *self._open, *self._outside)
+        for fd in (*(each.detach() for each in sockets), *self._namespaces):
             with contextlib.suppress(OSError):
                 os.close(fd)
 
@@ -231,9 +231,9 @@ class Wall:
         self._is_ended = True
         loop = asyncio.get_running_loop()
         answering = self._name_server.close()
-        for door in self._listeners.values():
-            loop.remove_reader(door.fileno())
-            door.close()
+        for listener in self._listeners.values():
+            loop.remove_reader(listener.fileno())
+            listener.close()
         self._listeners.clear()
         self.decisions.withdraw()
         serving = [task for *_, task in self._open.values()]
@@ -296,39 +296,39 @@ class Wall:
             ours.setblocking(False)
             async with asyncio.timeout(_LISTEN_S):
                 await until_ready(ours.fileno(), is_reading=True)
-            said, fds, _, _ = socket.recv_fds(ours, 4096, len(ports), socket.MSG_CMSG_CLOEXEC)
-        codes = [int(code) for code in said.split()]
+            reply, fds, _, _ = socket.recv_fds(ours, 4096, len(ports), socket.MSG_CMSG_CLOEXEC)
+        codes = [int(code) for code in reply.split()]
         if len(codes) != len(ports):
             return "the sandbox has no network any more"
         for port, code in zip(ports, codes, strict=True):
             if code:
                 continue
-            door = socket.socket(socket.AF_INET, socket.SOCK_STREAM, fileno=fds.pop(0))
+            listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, fileno=fds.pop(0))
             if self._is_ended:
-                door.close()
+                listener.close()
                 continue
-            door.setblocking(False)
-            self._listeners[address, port] = door
-            self._watch(door, port)
+            listener.setblocking(False)
+            self._listeners[address, port] = listener
+            self._watch(listener, port)
         return "a server inside the sandbox has its ports" if all(codes) else ""
 
     # --- connections ----------------------------------------------------------------
 
-    def _watch(self, door: socket.socket, port: int) -> None:
+    def _watch(self, listener: socket.socket, port: int) -> None:
         if not self._is_ended:
             loop = asyncio.get_running_loop()
-            loop.add_reader(door.fileno(), self._accept, door, port)
+            loop.add_reader(listener.fileno(), self._accept, listener, port)
 
-    def _accept(self, door: socket.socket, port: int) -> None:
+    def _accept(self, listener: socket.socket, port: int) -> None:
         try:
-            client, _ = door.accept()
+            client, _ = listener.accept()
         except BlockingIOError:
             return
         except OSError:
             # Out of descriptors: the waiting connection would wake the loop again and again.
             loop = asyncio.get_running_loop()
-            loop.remove_reader(door.fileno())
-            loop.call_later(_PAUSE_S, self._watch, door, port)
+            loop.remove_reader(listener.fileno())
+            loop.call_later(_PAUSE_S, self._watch, listener, port)
             return
         address = IPv4Address(client.getsockname()[0])
         host = self._names.name_of(address) or str(address)
@@ -460,10 +460,10 @@ class Wall:
         is_first = [tally.note(host, port, why) for tally in tuple(self._tallies)]
         if is_first and is_first[-1]:
             place = f"{host}:{port}" if port else host
-            said = f"paddock: policy refused the connection to {show_name(place)}: {show_name(why)}"
+            text = f"paddock: policy refused the connection to {show_name(place)}: {show_name(why)}"
             if why == NO_RULE:
-                said += f"; a person can allow it: paddock network allow {show_name(place)}"
-            self._notices.append(f"{said}\n".encode())
+                text += f"; a person can allow it: paddock network allow {show_name(place)}"
+            self._notices.append(f"{text}\n".encode())
             recording = self._record_after(
                 self.terms.witness.refused, RefusedConnection(host, port, why)
             )

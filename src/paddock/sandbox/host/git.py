@@ -162,8 +162,8 @@ class _GitEntry:
         return is_back and self._leads(_joined(directory, common), outside.common)
 
     def _is_module(self, fd: int, real: str) -> bool:
-        said = _WORKTREE.findall(_text(fd, "config"))
-        return bool(said) and self._leads(_joined(real, said[-1]), self._place)
+        worktrees = _WORKTREE.findall(_text(fd, "config"))
+        return bool(worktrees) and self._leads(_joined(real, worktrees[-1]), self._place)
 
     def _leads(self, path: str, place: str) -> bool:
         resolved = self._resolver.find(path)
@@ -268,17 +268,17 @@ class GitConfigReader(Struct):
         for each in settings:
             is_seen = each.scope in {"local", "worktree"} and is_covered(each.file, own)
             (visible if is_seen else ours).append(each)
-        said = {each.key: each for each in ours}
-        attributes = self._text(_SYSTEM_ATTRIBUTES) + self._users_text(said, "attributes")
+        by_key = {each.key: each for each in ours}
+        attributes = self._text(_SYSTEM_ATTRIBUTES) + self._users_text(by_key, "attributes")
         signing = {each.key: each.value for each in settings if each.key in _SIGNING}
         texts = [attributes, *(_plain_text(path) or "" for path in _attribute_files(own))]
         named = dict.fromkeys(name for text in texts for name in _NAMED.findall(text))
         return GitFacts(
-            values=self._values(said),
+            values=self._values(by_key),
             variables=self._who(),
             filters=self._filters(ours, visible),
             filter_names=tuple(filter(_NAME.fullmatch, named))[:_FILTERS_MAX],
-            ignored=self._users_text(said, "ignore"),
+            ignored=self._users_text(by_key, "ignore"),
             attributes=attributes,
             own_keys=tuple(sorted({each.key for each in visible})),
             is_signing=any(map(_is_true, signing.values())),
@@ -314,8 +314,8 @@ class GitConfigReader(Struct):
     def _config_home(self) -> str:
         return f"{self.variables.get('XDG_CONFIG_HOME') or f'{self.home}/.config'}/git"
 
-    def _values(self, said: Mapping[str, GitSetting]) -> tuple[tuple[str, str], ...]:
-        found = {key: said[key].value for key in sorted(PLAIN_KEYS & said.keys())}
+    def _values(self, by_key: Mapping[str, GitSetting]) -> tuple[tuple[str, str], ...]:
+        found = {key: by_key[key].value for key in sorted(PLAIN_KEYS & by_key.keys())}
         taken = {key: value for key, value in found.items() if _is_plain(value)}
         has_email = "user.email" in taken or "EMAIL" in self.variables
         if has_email and "user.name" not in found and not _is_true(found.get("user.useconfigonly")):
@@ -327,9 +327,9 @@ class GitConfigReader(Struct):
         found = ((name, text) for name, text in self.variables.items() if _WHO.fullmatch(name))
         return tuple(sorted((name, text) for name, text in found if text and _is_plain(text)))
 
-    def _users_text(self, said: Mapping[str, GitSetting], name: str) -> str:
+    def _users_text(self, by_key: Mapping[str, GitSetting], name: str) -> str:
         """Return the user's ignore or attributes file, from its configured or default path."""
-        setting = said.get("core.excludesfile" if name == "ignore" else "core.attributesfile")
+        setting = by_key.get("core.excludesfile" if name == "ignore" else "core.attributesfile")
         if setting is None:
             return self._text(f"{self._config_home()}/{name}")
         # Threat: the user's configuration includes, or is, a file that commands can change: a
@@ -374,9 +374,9 @@ class GitConfigReader(Struct):
                 lines.setdefault(match[1], {})[match[2]] = each.value
         owned = {match[1] for each in visible if (match := _FILTER.fullmatch(each.key))}
         found: list[GitFilter] = []
-        for name, said in list(lines.items())[:_FILTERS_MAX]:
-            said.pop("required", None)
-            rows = tuple(sorted((kind, line) for kind, line in said.items() if line))
+        for name, commands in list(lines.items())[:_FILTERS_MAX]:
+            commands.pop("required", None)
+            rows = tuple(sorted((kind, line) for kind, line in commands.items() if line))
             programs = tuple(self._programs_of(line) for _, line in rows)
             found.append(GitFilter(name, name in owned, rows, programs))
         return tuple(found)

@@ -461,10 +461,10 @@ _LOCAL_ROUTE = 2
 
 
 def raise_loopback() -> None:
-    door = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
+    sock = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
     # struct ifreq: a 16-byte name, then a 24-byte union.
-    fcntl.ioctl(door.fileno(), _SET_INTERFACE_FLAGS, struct.pack("16sh22x", b"lo", _INTERFACE_UP))
-    door.close()
+    fcntl.ioctl(sock.fileno(), _SET_INTERFACE_FLAGS, struct.pack("16sh22x", b"lo", _INTERFACE_UP))
+    sock.close()
 
 
 def open_network(literals: list[bytes]) -> list[int]:
@@ -473,13 +473,13 @@ def open_network(literals: list[bytes]) -> list[int]:
     `literals`: more networks, as `ADDRESS/BITS`, to deliver locally. Raises: OSError.
     """
     raise_loopback()
-    door = _socket.socket(
+    sock = _socket.socket(
         _socket.AF_NETLINK, _socket.SOCK_RAW | _socket.SOCK_CLOEXEC, _ROUTE_MESSAGES
     )
     # A resolver asks for IPv4 addresses only if there is one besides 127.0.0.1 (AI_ADDRCONFIG).
     own = _socket.inet_aton(OWN_ADDRESS)
     _ask(
-        door,
+        sock,
         _NEW_ADDRESS,
         struct.pack("=BBBBI", _socket.AF_INET, 32, 0, _SCOPE_HOST, _LO),
         ((_LOCAL, own), (_ADDRESS, own)),
@@ -490,9 +490,9 @@ def open_network(literals: list[bytes]) -> list[int]:
         )
         device = struct.pack("=I", _LO)
         _ask(
-            door, _NEW_ROUTE, head, ((_DESTINATION, _socket.inet_aton(address)), (_DEVICE, device))
+            sock, _NEW_ROUTE, head, ((_DESTINATION, _socket.inet_aton(address)), (_DEVICE, device))
         )
-    door.close()
+    sock.close()
     questions = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC)
     questions.bind((NAME_SERVER, 53))
     return [*_own_spaces(), questions.detach()]
@@ -553,11 +553,11 @@ def listen_within(user: int, network: int, wanted: bytes, reply: int) -> None:
     for line in wanted.decode("ascii").split("\n"):
         address, port = line.split(" ")
         # Without address reuse: no process inside can bind the same port.
-        door = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+        sock = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
         try:
-            door.bind((address, int(port)))
-            door.listen(_BACKLOG)
-            listeners.append(door.detach())
+            sock.bind((address, int(port)))
+            sock.listen(_BACKLOG)
+            listeners.append(sock.detach())
             codes.append(b"0")
         except OSError as error:
             codes.append(b"%d" % (error.errno or errno.EIO))
@@ -565,14 +565,14 @@ def listen_within(user: int, network: int, wanted: bytes, reply: int) -> None:
 
 
 def _ask(
-    door: _socket.socket, kind: int, head: bytes, attributes: tuple[tuple[int, bytes], ...]
+    sock: _socket.socket, kind: int, head: bytes, attributes: tuple[tuple[int, bytes], ...]
 ) -> None:
     body = head + b"".join(
         struct.pack("=HH", 4 + len(value), name) + value for name, value in attributes
     )
     # struct nlmsghdr: length, type, flags, sequence, port.
-    door.sendall(struct.pack("=IHHII", 16 + len(body), kind, _REQUEST, 1, 0) + body)
+    sock.sendall(struct.pack("=IHHII", 16 + len(body), kind, _REQUEST, 1, 0) + body)
     # struct nlmsgerr after it begins with the negative errno; EEXIST: it is already set.
-    (code,) = struct.unpack_from("=i", door.recv(4096), 16)
+    (code,) = struct.unpack_from("=i", sock.recv(4096), 16)
     if code not in (0, -errno.EEXIST):
         raise OSError(-code, os.strerror(-code))

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
         def used_kb(self) -> int: ...
 
-        def hold(self, door: _socket.socket) -> None: ...
+        def hold(self, channel: _socket.socket) -> None: ...
 
 
 KILL_SIGNAL = 9
@@ -81,20 +81,20 @@ def send_report(control: int, report: CommandReport, *fds: int) -> None:
             raise
 
 
-def send(control: int, said: bytes, *fds: int) -> None:
-    speaking = _socket.socket(fileno=control)
+def send(control: int, message: bytes, *fds: int) -> None:
+    sock = _socket.socket(fileno=control)
     try:
         rights = struct.pack(f"{len(fds)}i", *fds)
-        speaking.sendmsg([said], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)] if fds else [])
+        sock.sendmsg([message], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)] if fds else [])
     finally:
-        speaking.detach()
+        sock.detach()
 
 
 def receive(control: _socket.socket, bytes_max: int, fds_max: int) -> tuple[bytes, list[int]]:
     """Return a message, empty at the end of the stream, and its descriptors."""
     space = _socket.CMSG_SPACE(4 * fds_max)
-    said, extra, _, _ = control.recvmsg(bytes_max, space, _socket.MSG_CMSG_CLOEXEC)
-    return said, [fd for _, _, data in extra for fd in struct.unpack(f"{len(data) // 4}i", data)]
+    message, extra, _, _ = control.recvmsg(bytes_max, space, _socket.MSG_CMSG_CLOEXEC)
+    return message, [fd for _, _, data in extra for fd in struct.unpack(f"{len(data) // 4}i", data)]
 
 
 def watch(
@@ -148,20 +148,20 @@ def watch(
 def _handle(control: _socket.socket, watcher: UseWatcher) -> float | None:
     """Handle a message; return the seconds to add to the deadline, None if the runtime is gone."""
     try:
-        said, fds = receive(control, 32, 1)
+        message, fds = receive(control, 32, 1)
     except OSError:
         return None
-    if said == TERMINATE:
+    if message == TERMINATE:
         _signal_all(_TERMINATE_SIGNAL)
         return 0.0
-    if said != HOLD:
-        return int(said) / 1000 if said else None
+    if message != HOLD:
+        return int(message) / 1000 if message else None
     began = time.monotonic()
-    door = _socket.socket(fileno=fds[0])
+    channel = _socket.socket(fileno=fds[0])
     try:
-        watcher.hold(door)
+        watcher.hold(channel)
     finally:
-        door.close()
+        channel.close()
     return time.monotonic() - began
 
 
@@ -433,18 +433,18 @@ class First:
             if pid == self._main:
                 self._status = status
 
-    def hold(self, door: _socket.socket) -> None:
+    def hold(self, channel: _socket.socket) -> None:
         """Stop every process, apply the requested changes, then resume those that were running."""
         stopped = {each for each in find_processes() if _state(b"/proc/%b" % each) == b"T"}
         try:
             if _signal_all(STOP_SIGNAL) and not _await_stopped():
                 return
-            door.send(HELD)
+            channel.send(HELD)
             while True:
-                said, fds = receive(door, _CHANGE_BYTES_MAX, 1)
-                if not said:
+                message, fds = receive(channel, _CHANGE_BYTES_MAX, 1)
+                if not message:
                     return
-                door.send(b"%d" % _apply(ViewChange.decode(said), *fds))
+                channel.send(b"%d" % _apply(ViewChange.decode(message), *fds))
         except OSError:
             # The runtime is gone.
             return

@@ -58,8 +58,8 @@ _NAMESPACES = (
 class Loop:
     """Event loop that owns the launcher's child processes, by pidfd."""
 
-    def __init__(self, door: _socket.socket, runtime: int) -> None:
-        self._door = door
+    def __init__(self, orders: _socket.socket, runtime: int) -> None:
+        self._orders = orders
         self._runtime = os.pidfd_open(runtime)
         self._sandboxes: dict[int, int] = {}
         self._events = select.poll()
@@ -69,7 +69,7 @@ class Loop:
         self._step = b"start"
         # Nothing is ever written: a sandbox sees the end of file when the launcher is gone.
         self._life, self._life_kept = os.pipe()
-        for fd in (door.fileno(), self._runtime):
+        for fd in (orders.fileno(), self._runtime):
             self._events.register(fd, select.POLLIN)
 
     def serve(self) -> None:
@@ -100,7 +100,7 @@ class Loop:
             self._remove(area, name)
 
     def _handle_order(self) -> bool:
-        content, fds = receive(self._door, _ORDER_BYTES_MAX, _DESCRIPTORS_MAX)
+        content, fds = receive(self._orders, _ORDER_BYTES_MAX, _DESCRIPTORS_MAX)
         if not content:
             return False
         if content.startswith(_DROP):
@@ -194,12 +194,12 @@ class Loop:
             new = _NAMESPACES | (mounts.NEW_NETWORK if has_own else 0)
             families = () if base.network == b"none" else (seccomp.AF_INET, seccomp.AF_INET6)
             program = seccomp.build_filter(families + (seccomp.AF_UNIX,) * base.sockets)
-            room = confine.Confinement(base, layers, program, released if as_root else -1)
+            setup = confine.Confinement(base, layers, program, released if as_root else -1)
             pid = _clone_joined(new, *session) if session else mounts.clone_process(new)
             if pid == 0:
                 os.close(release)
                 kept = {control, self._life, released, *layers.descriptors()}
-                self._become(room, base, control, kept)
+                self._become(setup, base, control, kept)
             self._keep(pid)
             if as_root:
                 mounts.write_id_maps(pid, _MAPS, _MAPS, keep_groups=True)
@@ -213,7 +213,7 @@ class Loop:
         self._sandboxes[fd] = pid
         self._events.register(fd, select.POLLIN)
 
-    def _become(self, room: confine.Confinement, base: Base, control: int, kept: set[int]) -> None:
+    def _become(self, setup: confine.Confinement, base: Base, control: int, kept: set[int]) -> None:
         """Threat: an exception that escapes from here would leave a second launcher."""
         code = 1
         try:
@@ -224,17 +224,16 @@ class Loop:
                 # Unroutable packets are counted per network, and a session shares its network.
                 is_private = base.network != b"host" and not base.joins
                 memory_kb = base.memory_mb * 1024
-                room.confine()
-                if room.served:
-                    send(control, protocol.SERVED, *room.served)
+                setup.confine()
+                if setup.served:
+                    send(control, protocol.SERVED, *setup.served)
                 close_all_but({control, self._life})
-                door = _socket.socket(fileno=control)
-                First(door, self._life, memory_kb, has_own_network=is_private).serve()
+                sock = _socket.socket(fileno=control)
+                First(sock, self._life, memory_kb, has_own_network=is_private).serve()
                 code = 0
             except OSError as error:
-                send_report(
-                    control, CommandReport(NOT_CONFINED, code=error.errno or 0, where=room.step)
-                )
+                report = CommandReport(NOT_CONFINED, code=error.errno or 0, where=setup.step)
+                send_report(control, report)
         finally:
             syscalls.end_process(code)
 
@@ -244,7 +243,7 @@ def _clone_joined(new: int, user: int, network: int) -> int:
 
     An intermediate process enters the network, clones the child as its sibling, and exits.
     """
-    said, say = os.pipe()
+    read_end, write_end = os.pipe()
     try:
         between = os.fork()
         if between == 0:
@@ -257,14 +256,14 @@ def _clone_joined(new: int, user: int, network: int) -> int:
                 answer = b"-%d" % (error.errno or 1)
             finally:
                 if pid != 0:
-                    os.write(say, answer)
+                    os.write(write_end, answer)
                     syscalls.end_process(0)
             return 0
         os.waitpid(between, 0)
-        pid = int(os.read(said, 16))
+        pid = int(os.read(read_end, 16))
     finally:
-        os.close(said)
-        os.close(say)
+        os.close(read_end)
+        os.close(write_end)
     if pid < 0:
         raise OSError(-pid, os.strerror(-pid))
     return pid
@@ -289,13 +288,13 @@ def _make_id_map() -> int:
 
 
 def main(arguments: list[str]) -> None:
-    door, runtime = (int(argument) for argument in arguments)
+    orders, runtime = (int(argument) for argument in arguments)
     if os.getppid() == runtime:
         # Without garbage collection a child copies fewer pages.
         gc.disable()
         gc.freeze()
         syscalls.use_default_action(_INTERRUPT_SIGNAL)
-        Loop(_socket.socket(fileno=door), runtime).serve()
+        Loop(_socket.socket(fileno=orders), runtime).serve()
 
 
 if __name__ == "__main__":

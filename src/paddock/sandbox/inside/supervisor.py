@@ -236,34 +236,34 @@ class CommandSupervisor:
         init.send_report(self._control.fileno(), report)
 
     def _spawn(self, start: Start, streams: list[int]) -> CommandReport | None:
-        said, say = os.pipe()
+        read_end, write_end = os.pipe()
         self._main = os.fork()
         if self._main == 0:
             step = NOT_CONFINED + b" start"
             try:
-                step = self._become(start, streams, say)
+                step = self._become(start, streams, write_end)
             except OSError as error:
                 step = b"%b %d %b" % (NOT_CONFINED, error.errno or 0, b"Landlock")
             finally:
-                os.write(say, step[:_CODE_BYTES])
+                os.write(write_end, step[:_CODE_BYTES])
                 syscalls.end_process(126)
-        os.close(say)
+        os.close(write_end)
         # Empty if exec succeeded and closed the other end.
-        failure = os.read(said, _CODE_BYTES)
-        os.close(said)
+        failure = os.read(read_end, _CODE_BYTES)
+        os.close(read_end)
         if not failure:
             return None
         kind = NOT_STARTED if failure.startswith(NOT_STARTED) else NOT_CONFINED
         code, _, where = failure.removeprefix(kind).strip().partition(b" ")
         return CommandReport(kind, code=int(code) if code.isdigit() else errno.EPERM, where=where)
 
-    def _become(self, start: Start, streams: list[int], say: int) -> bytes:
+    def _become(self, start: Start, streams: list[int], write_end: int) -> bytes:
         os.setsid()
         for number, fd in enumerate(streams):
             os.dup2(fd, number)
         held = self._held
-        # `say` closes itself at exec.
-        init.close_all_but({say} if held is None else {say, held[0]})
+        # `write_end` closes itself at exec.
+        init.close_all_but({write_end} if held is None else {write_end, held[0]})
         for number in init.DEFAULT_SIGNALS:
             syscalls.use_default_action(number)
         uid = os.getuid() if self._uid < 0 else self._uid
@@ -290,7 +290,7 @@ class CommandSupervisor:
     def reap(self) -> None:
         self._note_reaped(reap())
 
-    def hold(self, door: _socket.socket) -> None:
+    def hold(self, channel: _socket.socket) -> None:
         """Do nothing: only staged commands run in the background and are held."""
 
     def used_kb(self) -> int:

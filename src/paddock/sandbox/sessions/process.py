@@ -331,7 +331,7 @@ class LiveView:
     def _update_all(self, paths: Iterable[str]) -> None:
         wanted = {above for path in paths for above in (*directories_above(path), path)}
         root = self._stage.workspace_fd
-        with self.held() as door, held_open(self._stage.open_upper()) as upper:
+        with self.held() as channel, held_open(self._stage.open_upper()) as upper:
             found = {path: look_at(root, path) for path in sorted(wanted)}
             gone = [path for path in reversed(found) if found[path] is None]
             # Removals first, children before parents: a file may replace a directory. Then
@@ -340,9 +340,9 @@ class LiveView:
                 # Threat: a secret file is created while it runs; no whiteout hides it yet.
                 look = None if self._is_closed(path) else found[path]
                 if look is None or look.kind in _SHOWN_KINDS:
-                    self._update(door, upper, path, look)
+                    self._update(channel, upper, path, look)
 
-    def _update(self, door: socket.socket, upper: int, path: str, now: Look | None) -> None:
+    def _update(self, channel: socket.socket, upper: int, path: str, now: Look | None) -> None:
         seen = _mark_at(upper, path)
         if seen is not None and stat.S_ISDIR(seen[0]) and _is_plain_directory(upper, path):
             # A directory in the layer: an entry below it was changed, by the command or for it.
@@ -359,11 +359,11 @@ class LiveView:
             return
         content, change = self._content(path, now)
         try:
-            socket.send_fds(door, [change.encode()], [content] if content >= 0 else [])
+            socket.send_fds(channel, [change.encode()], [content] if content >= 0 else [])
         finally:
             if content >= 0:
                 os.close(content)
-        is_done = door.recv(16) == b"0"
+        is_done = channel.recv(16) == b"0"
         mark = _mark_at(upper, path)
         if mark is None:
             self._applied.pop(path, None)
@@ -514,19 +514,19 @@ def _copy(
             os.mkdir(name, 0o700, dir_fd=target)
             with (
                 _opened(source, name, found, DIRECTORY) as below,
-                held_open(os.open(name, DIRECTORY, dir_fd=target)) as made,
+                held_open(os.open(name, DIRECTORY, dir_fd=target)) as created,
             ):
-                _copy_marks(below, made)
-                _copy(below, made, applied, marks, f"{path}/")
+                _copy_marks(below, created)
+                _copy(below, created, applied, marks, f"{path}/")
         elif stat.S_ISLNK(found.st_mode):
             os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
         elif stat.S_ISREG(found.st_mode):
             with (
-                _opened(source, name, found, os.O_RDONLY) as given,
-                held_open(Disk().create(target, name)) as taken,
+                _opened(source, name, found, os.O_RDONLY) as source_file,
+                held_open(Disk().create(target, name)) as target_file,
             ):
-                Disk().copy(given, taken, found.st_size)
-                _copy_marks(given, taken)
+                Disk().copy(source_file, target_file, found.st_size)
+                _copy_marks(source_file, target_file)
         else:
             os.mknod(name, found.st_mode, found.st_rdev, dir_fd=target)
         _copy_metadata(target, name, found)

@@ -70,8 +70,8 @@ def _open_network(running: "RunningLauncher", plan: SandboxPlan) -> list[int]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
         with theirs:
-            said = " ".join(("share", plan.network, *literals))
-            running.tell(said.encode(), [theirs.fileno()])
+            order = " ".join(("share", plan.network, *literals))
+            running.tell(order.encode(), [theirs.fileno()])
         return receive_served(ours, 3 if is_served else 2)
 
 
@@ -134,9 +134,9 @@ class Snapshot(Struct, frozen=True):
     @property
     def preamble(self) -> str:
         """Return the text to judge before a line: all state that can change its meaning."""
-        said = [f"unset {name}" for name in self.unset]
-        said += [*self._exports(), *self.options, self.definitions]
-        return "".join(f"{each}\n" for each in said if each)
+        lines = [f"unset {name}" for name in self.unset]
+        lines += [*self._exports(), *self.options, self.definitions]
+        return "".join(f"{each}\n" for each in lines if each)
 
     def script(self) -> bytes:
         """Return the script that bash reads before the line, to restore this state."""
@@ -156,14 +156,14 @@ class Snapshot(Struct, frozen=True):
     def _exports(self) -> Iterator[str]:
         for name, value in self.exported:
             # A judged line must not contain unprintable characters or bytes that are not text.
-            said = shlex.quote(value)
+            quoted = shlex.quote(value)
             if not value.replace("\n", "").isprintable():
                 escaped = (
                     chr(each) if chr(each).isalnum() and each < 0x80 else f"\\{each:03o}"
                     for each in value.encode("utf-8", "surrogateescape")
                 )
-                said = f"$'{''.join(escaped)}'"
-            yield f"export {name}={said}"
+                quoted = f"$'{''.join(escaped)}'"
+            yield f"export {name}={quoted}"
 
 
 NEW: Final = Snapshot()
