@@ -592,7 +592,7 @@ def test_who_binds_an_address_of_a_name_first_gets_no_connection_of_it(tmp_path:
 
     assert said(held).splitlines() == ["bound", "bound", "bound", "gaierror"]
     assert [event.why for event in held.network.refused] == [
-        "a server inside the sandbox has its ports"
+        "a server inside the sandbox uses its ports"
     ]
     in_use = "Address already in use"
     assert said(after).splitlines() == [given.strip(), in_use, in_use, "bound", "ok"]
@@ -939,7 +939,7 @@ def test_requests_that_policy_judges_by_now_do_not_leave_unseen(tmp_path: Path):
 
     assert judged == [f"{GOOD} ConnectionResetError"]
     assert [event.why for event in behind.seen.refused_] == [
-        "requests to this host are judged, so they have to come over TLS"
+        "requests to this host are judged, so they must use TLS"
     ]
     assert neighbour == [f"{GOOD} ok"]
 
@@ -1304,7 +1304,7 @@ def test_a_name_is_known_again_once_the_server_inside_that_had_its_port_has_ende
 
     assert said(end) == "unknown\nok\n", complained(end)
     assert [event.why for event in end.network.refused] == [
-        "a server inside the sandbox has its ports"
+        "a server inside the sandbox uses its ports"
     ]
 
 

@@ -69,7 +69,7 @@ def messages(response) -> Iterator[bytes]:
 
 def send(message: dict) -> None:
     request = urllib.request.Request(URL, json.dumps(message).encode(), headers_of(message))
-    why = "its answer ended before it was whole"
+    why = "its answer is incomplete"
     try:
         with urllib.request.urlopen(request, timeout=ANSWER_S) as response:
             for content in messages(response):
@@ -82,7 +82,7 @@ def send(message: dict) -> None:
     except urllib.error.HTTPError as error:
         if error.code == 404 and "Mcp-Session-Id" in SESSION:
             # The server was restarted: end, so that this is restarted with a new session.
-            sys.stderr.write("the server does not know its session any more")
+            sys.stderr.write("the server no longer knows the session")
             sys.stderr.flush()
             signal.raise_signal(signal.SIGTERM)
         reply = error.read()

@@ -141,7 +141,7 @@ class ServerConnection:
             why = wire.why or _describe(error)
             await self._stop(live)
             self._delay_restart(0.0)
-            raise self._unavailable(f"it does not answer as a server: {why}") from error
+            raise self._unavailable(f"it does not answer as an MCP server: {why}") from error
         except BaseException:
             await asyncio.shield(self._stop(live))
             raise
@@ -209,7 +209,7 @@ class ServerConnection:
                 raise RuntimeError(f"more than {DEFINITIONS_BYTES_MAX} bytes of descriptions")
             if not cursor:
                 return found
-        raise RuntimeError("a list without end")
+        raise RuntimeError("the list is endless")
 
     async def _on_message(self, message: object) -> None:
         if isinstance(
@@ -248,7 +248,7 @@ class ServerConnection:
                     "request_state": answer.request_state,
                     "input_responses": await self._inputs(answer, asker),
                 }
-            raise self._failed("it asks again and again")
+            raise self._failed("it asks for input too many times")
         except MCPError as error:
             if error.code == types.REQUEST_TIMEOUT and live.wire.heard_s < began_s:
                 live.wire.why = live.wire.why or "it hung"
@@ -292,7 +292,7 @@ class ServerConnection:
             return await asyncio.to_thread(asker.sample, self.server.name, params)
         if isinstance(params, types.ElicitRequestFormParams | types.ElicitRequestURLParams):
             return types.ElicitResult(action="decline")
-        return types.ErrorData(code=types.INVALID_REQUEST, message="nobody can be asked")
+        return types.ErrorData(code=types.INVALID_REQUEST, message="no user can be asked")
 
 
 async def _hold(live: LiveServer) -> None:
@@ -448,14 +448,14 @@ class ServerWire(ObjectStream[Any]):
         if head.method is UNSET:
             if head.id is UNSET or head.id is None or head.id not in self._waiting:
                 # Threat: an answer before the request, a second one, or to another request.
-                self._end("it answered what it was not asked")
+                self._end("it sent an answer without a request")
             self._waiting.discard(head.id)
             return types.JSONRPCError if head.result is UNSET else types.JSONRPCResponse
         if head.id is UNSET:
             return types.JSONRPCNotification if self._has_room() else None
         is_full = len(self._server_requests) >= _REQUESTS_MAX
         if head.id is None or head.id in self._server_requests or is_full:
-            self._end("it asks too much at once, or twice under one id")
+            self._end("it sends too many requests at once, or reuses an id")
         self._server_requests.add(head.id)
         return types.JSONRPCRequest
 
@@ -466,7 +466,7 @@ class ServerWire(ObjectStream[Any]):
         self._notices += 1
         self._dropped += self._notices > _NOTICES_MAX
         if self._dropped > _DROPPED_MAX:
-            self._end("it sends notifications without end")
+            self._end("it sends too many notifications")
         return self._notices <= _NOTICES_MAX
 
     def _end(self, why: str) -> NoReturn:

@@ -126,10 +126,10 @@ class McpGateway:
         pinned = self._pins.get(name)
         if pinned is None or pinned.version != live.version:
             before = "nothing" if pinned is None else quote(pinned.version)
-            raise _unreviewed(name, f"it is {quote(live.version)} now, and {before} was reviewed")
+            raise _unreviewed(name, f"it is now {quote(live.version)}, but {before} was reviewed")
         now = live.definitions.get(f"{kind} {what}")
         if kind and now is None:
-            raise _unreviewed(name, f"it has no {kind} {quote(what)} any more")
+            raise _unreviewed(name, f"it no longer has the {kind} {quote(what)}")
         if kind and now != pinned.find(kind, what):
             raise _unreviewed(name, f"its definition of {quote(what)} has changed")
 

@@ -200,7 +200,7 @@ class _Peer:
             if self._name is None:
                 raise _Refused(error.error_status_hint, f"malformed request: {error}") from None
             # Threat: the library quotes malformed data, which may be a credential's value.
-            raise _Lost(self, "did not send a whole, well-formed response") from None
+            raise _Lost(self, "did not send a complete, well-formed response") from None
         return cast("h11.Event", found)
 
     async def send(self, *events: h11.Event) -> None:
@@ -304,8 +304,6 @@ async def serve_requests(
 
 
 class _Service:
-    """One connection of a command."""
-
     def __init__(
         self,
         client: _Peer,
@@ -356,7 +354,7 @@ class _Service:
         except TimeoutError:
             if not client.http.trailing_data[0]:
                 return None
-            raise _Refused(408, "the head of the request did not come in time") from None
+            raise _Refused(408, "the head of the request did not arrive in time") from None
 
     async def _serve(self, request: h11.Request) -> None:
         target = self._checked_target(request)

@@ -299,7 +299,7 @@ class Wall:
             reply, fds, _, _ = socket.recv_fds(ours, 4096, len(ports), socket.MSG_CMSG_CLOEXEC)
         codes = [int(code) for code in reply.split()]
         if len(codes) != len(ports):
-            return "the sandbox has no network any more"
+            return "the network of the sandbox is gone"
         for port, code in zip(ports, codes, strict=True):
             if code:
                 continue
@@ -310,7 +310,7 @@ class Wall:
             listener.setblocking(False)
             self._listeners[address, port] = listener
             self._watch(listener, port)
-        return "a server inside the sandbox has its ports" if all(codes) else ""
+        return "a server inside the sandbox uses its ports" if all(codes) else ""
 
     # --- connections ----------------------------------------------------------------
 
@@ -363,7 +363,7 @@ class Wall:
             now = await self.decisions.judge_now()
             for host, port, task in tuple(self._open.values()):
                 if self.decisions.is_denied_by(now, host, port):
-                    self.note(host, port, "policy does not allow it any more")
+                    self.note(host, port, "policy no longer allows it")
                     task.cancel()
 
     async def _pass_on(self, client: socket.socket, host: str, port: int, reach: Reach) -> None:
@@ -377,7 +377,7 @@ class Wall:
             outside, opened = await self.open(host, port, reach, name)
             await self._relay(client, outside, opened, is_known=greeting is not None)
         elif greeting.kind != "tls":
-            raise EgressError("requests to this host are judged, so they have to come over TLS")
+            raise EgressError("requests to this host are judged, so they must use TLS")
         elif self.terms.authority is None:
             raise EgressError("requests to this host are judged, but TLS cannot be ended here")
         else:
@@ -397,7 +397,7 @@ class Wall:
             try:
                 await self._thread.record(self.terms.witness.opened, opened)
             except PaddockError as error:
-                raise EgressError("it cannot be put on record") from error
+                raise EgressError("it cannot be recorded") from error
             try:
                 outside = await self._thread.egress.connect(way, host, port)
             except (OSError, TimeoutError):

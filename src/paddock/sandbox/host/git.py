@@ -78,7 +78,7 @@ def open_git_outside(workspace: str) -> HeldGit | None:
         place = workspace
         while place != "/":
             if os.stat(place).st_dev != device:
-                return None  # Where git stops looking, too.
+                return None  # git stops at file system boundaries, too.
             found = _kind_of(f"{place}/{GIT}")
             if found is not None:
                 return _GitEntry(workspace, place).open(is_file=stat.S_ISREG(found))

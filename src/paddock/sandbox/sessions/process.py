@@ -349,7 +349,7 @@ class LiveView:
             if now is not None and now.kind is NodeKind.DIRECTORY:
                 return
         elif now is None and seen == _WHITEOUT:
-            # Both removed it.
+            # The command and another process both removed it.
             self._applied[path] = _WHITEOUT
             self._record_base(path, None)
             return
