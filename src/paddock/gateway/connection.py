@@ -81,7 +81,7 @@ class ServerConnection:
         self._live: LiveServer | None = None
         self._failures = 0
         self._restart_s = 0.0
-        self._askers: dict[object, CallOrigin | None] = {}
+        self._callers: dict[object, CallOrigin | None] = {}
 
     # --- start and end --------------------------------------------------------------------
 
@@ -224,29 +224,29 @@ class ServerConnection:
         live: LiveServer,
         request: Callable[[dict[str, Any]], types.Request[Any, Any]],
         result: TypeAdapter[Any],
-        asker: CallOrigin | None,
+        caller: CallOrigin | None,
     ) -> Any:
         """Return its answer; the caller may cancel. Raises: ToolFailedError.
 
         `request` gets the input that the server asked for in an earlier answer, if any.
         """
         key, began_s = object(), time.monotonic()
-        self._askers[key] = asker
-        more: dict[str, Any] = {} if asker is None else asker.more or {}
-        returns = asker is not None and asker.more is not None
+        self._callers[key] = caller
+        more: dict[str, Any] = {} if caller is None else caller.more or {}
+        returns = caller is not None and caller.more is not None
         try:
             for _ in range(_ROUNDS_MAX):
                 answer = await live.client.session.send_request(
                     request(more),
                     result,
                     request_read_timeout_seconds=limits.mcp_server_call_s,
-                    progress_callback=None if asker is None else _progress_of(asker),
+                    progress_callback=None if caller is None else _progress_of(caller),
                 )
                 if returns or not isinstance(answer, types.InputRequiredResult):
                     return answer
                 more = {
                     "request_state": answer.request_state,
-                    "input_responses": await self._inputs(answer, asker),
+                    "input_responses": await self._inputs(answer, caller),
                 }
             raise self._failed("it asks for input too many times")
         except MCPError as error:
@@ -256,14 +256,14 @@ class ServerConnection:
         except (ValidationError, RuntimeError) as error:
             raise self._failed(live.wire.why or _describe(error)) from error
         finally:
-            del self._askers[key]
+            del self._callers[key]
 
     async def _inputs(
-        self, answer: types.InputRequiredResult, asker: CallOrigin | None
+        self, answer: types.InputRequiredResult, caller: CallOrigin | None
     ) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name, wanted in (answer.input_requests or {}).items():
-            said = await self._ask_back(asker, wanted.params)
+            said = await self._ask_back(caller, wanted.params)
             if isinstance(said, types.ErrorData):
                 raise self._failed(f"it asked for input that it did not get: {said.message}")
             found[name] = said
@@ -282,14 +282,14 @@ class ServerConnection:
         Threat: a question for one person would reach another person who uses the same server.
         """
         del context
-        askers = set(self._askers.values())
-        return await self._ask_back(askers.pop() if len(askers) == 1 else None, params)
+        callers = set(self._callers.values())
+        return await self._ask_back(callers.pop() if len(callers) == 1 else None, params)
 
-    async def _ask_back(self, asker: CallOrigin | None, params: object) -> Any:
-        if asker is not None and isinstance(params, types.ElicitRequestFormParams):
-            return await asyncio.to_thread(asker.elicit, self.server.name, params)
-        if asker is not None and isinstance(params, types.CreateMessageRequestParams):
-            return await asyncio.to_thread(asker.sample, self.server.name, params)
+    async def _ask_back(self, caller: CallOrigin | None, params: object) -> Any:
+        if caller is not None and isinstance(params, types.ElicitRequestFormParams):
+            return await asyncio.to_thread(caller.elicit, self.server.name, params)
+        if caller is not None and isinstance(params, types.CreateMessageRequestParams):
+            return await asyncio.to_thread(caller.sample, self.server.name, params)
         if isinstance(params, types.ElicitRequestFormParams | types.ElicitRequestURLParams):
             return types.ElicitResult(action="decline")
         return types.ErrorData(code=types.INVALID_REQUEST, message="no user can be asked")
@@ -313,9 +313,9 @@ _LISTS: Final = (
 )
 
 
-def _progress_of(asker: CallOrigin) -> ProgressFnT:
+def _progress_of(caller: CallOrigin) -> ProgressFnT:
     async def report(progress: float, total: float | None, message: str | None) -> None:
-        asker.progress(progress, total, show_text(message or "")[:_SAID_CHARS_MAX])
+        caller.progress(progress, total, show_text(message or "")[:_SAID_CHARS_MAX])
 
     return report
 

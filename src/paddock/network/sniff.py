@@ -304,7 +304,7 @@ async def _peek(client: socket.socket) -> Greeting:
         greeting = read_greeting(seen)
         if greeting is not None:
             return greeting
-        if len(seen) == len(first) and await _has_said_all(client):
+        if len(seen) == len(first) and await _is_finished(client):
             break
         first = seen
     # No more data will come: an unterminated line counts as complete, a partial hello does not.
@@ -314,7 +314,7 @@ async def _peek(client: socket.socket) -> Greeting:
     return greeting
 
 
-async def _has_said_all(client: socket.socket) -> bool:
+async def _is_finished(client: socket.socket) -> bool:
     """Return True if a readable client without new data will send no more.
 
     Threat: urgent data, which hides the data after it until the data before it has been read; and

@@ -79,7 +79,7 @@ def open_git_outside(workspace: str) -> HeldGit | None:
         while place != "/":
             if os.stat(place).st_dev != device:
                 return None  # git stops at file system boundaries, too.
-            found = _kind_of(f"{place}/{GIT}")
+            found = _mode_of(f"{place}/{GIT}")
             if found is not None:
                 return _GitEntry(workspace, place).open(is_file=stat.S_ISREG(found))
             place = place.rpartition("/")[0] or "/"
@@ -89,7 +89,7 @@ def open_git_outside(workspace: str) -> HeldGit | None:
     return None
 
 
-def _kind_of(path: str) -> int | None:
+def _mode_of(path: str) -> int | None:
     try:
         return os.stat(path, follow_symlinks=False).st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -158,14 +158,14 @@ class _GitEntry:
         back, common = (_text(fd, f"{outside.own}/{name}") for name in ("gitdir", "commondir"))
         directory = f"{outside.common}/{outside.own}"
         path = _joined(directory, back)
-        is_back = path.endswith("/.git") and self._leads(path[: -len("/.git")], self._place)
-        return is_back and self._leads(_joined(directory, common), outside.common)
+        is_back = path.endswith("/.git") and self._resolves_to(path[: -len("/.git")], self._place)
+        return is_back and self._resolves_to(_joined(directory, common), outside.common)
 
     def _is_module(self, fd: int, real: str) -> bool:
         worktrees = _WORKTREE.findall(_text(fd, "config"))
-        return bool(worktrees) and self._leads(_joined(real, worktrees[-1]), self._place)
+        return bool(worktrees) and self._resolves_to(_joined(real, worktrees[-1]), self._place)
 
-    def _leads(self, path: str, place: str) -> bool:
+    def _resolves_to(self, path: str, place: str) -> bool:
         resolved = self._resolver.find(path)
         return resolved is not None and resolved.real == place
 
@@ -231,7 +231,7 @@ PLAIN_KEYS: Final = frozenset(
 )
 """Keys whose values git reads as a word, a number, a pattern of names or a person's name."""
 
-_WHO: Final = lazy_pattern(r"EMAIL|GIT_(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL)")
+_IDENTITY: Final = lazy_pattern(r"EMAIL|GIT_(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL)")
 _FILTER: Final = lazy_pattern(r"filter\.(.+)\.(clean|smudge|process|required)", re.DOTALL)
 _NAME: Final = lazy_pattern(r"[\w.+@-]{1,64}", re.ASCII)
 _NAMED: Final = lazy_pattern(r"(?:^|\s)filter=(\S+)")
@@ -269,16 +269,16 @@ class GitConfigReader(Struct):
             is_seen = each.scope in {"local", "worktree"} and is_covered(each.file, own)
             (visible if is_seen else ours).append(each)
         by_key = {each.key: each for each in ours}
-        attributes = self._text(_SYSTEM_ATTRIBUTES) + self._users_text(by_key, "attributes")
+        attributes = self._safe_text(_SYSTEM_ATTRIBUTES) + self._user_file(by_key, "attributes")
         signing = {each.key: each.value for each in settings if each.key in _SIGNING}
         texts = [attributes, *(_plain_text(path) or "" for path in _attribute_files(own))]
         named = dict.fromkeys(name for text in texts for name in _NAMED.findall(text))
         return GitFacts(
             values=self._values(by_key),
-            variables=self._who(),
+            variables=self._identity_variables(),
             filters=self._filters(ours, visible),
             filter_names=tuple(filter(_NAME.fullmatch, named))[:_FILTERS_MAX],
-            ignored=self._users_text(by_key, "ignore"),
+            ignored=self._user_file(by_key, "ignore"),
             attributes=attributes,
             own_keys=tuple(sorted({each.key for each in visible})),
             is_signing=any(map(_is_true, signing.values())),
@@ -287,7 +287,7 @@ class GitConfigReader(Struct):
 
     def _settings(self) -> tuple[GitSetting, ...]:
         git = self._find_git()
-        if not git or not self._has_anything():
+        if not git or not self._may_have_settings():
             return ()
         variables = {**self.variables, "HOME": self.variables.get("HOME", self.home)}
         found = list_settings(git, self.workspace, variables)
@@ -303,13 +303,13 @@ class GitConfigReader(Struct):
                 return resolved.real
         return ""
 
-    def _has_anything(self) -> bool:
+    def _may_have_settings(self) -> bool:
         here = self.workspace.rstrip("/")
         above = [here, *(str(each) for each in Path(self.workspace).parents)]
         files = ["/etc/gitconfig", f"{self.home}/.gitconfig", f"{self._config_home()}/config"]
-        is_told = any(name.startswith("GIT_CONFIG_") for name in self.variables)
+        is_configured = any(name.startswith("GIT_CONFIG_") for name in self.variables)
         repository = [f"{here}/HEAD", *(f"{each.rstrip('/')}/.git" for each in above)]
-        return is_told or any(os.path.lexists(path) for path in (*files, *repository))
+        return is_configured or any(os.path.lexists(path) for path in (*files, *repository))
 
     def _config_home(self) -> str:
         return f"{self.variables.get('XDG_CONFIG_HOME') or f'{self.home}/.config'}/git"
@@ -323,15 +323,15 @@ class GitConfigReader(Struct):
             taken |= {"user.name": name} if name else {}
         return tuple(taken.items())
 
-    def _who(self) -> tuple[tuple[str, str], ...]:
-        found = ((name, text) for name, text in self.variables.items() if _WHO.fullmatch(name))
+    def _identity_variables(self) -> tuple[tuple[str, str], ...]:
+        found = ((name, text) for name, text in self.variables.items() if _IDENTITY.fullmatch(name))
         return tuple(sorted((name, text) for name, text in found if text and _is_plain(text)))
 
-    def _users_text(self, by_key: Mapping[str, GitSetting], name: str) -> str:
+    def _user_file(self, by_key: Mapping[str, GitSetting], name: str) -> str:
         """Return the user's ignore or attributes file, from its configured or default path."""
         setting = by_key.get("core.excludesfile" if name == "ignore" else "core.attributesfile")
         if setting is None:
-            return self._text(f"{self._config_home()}/{name}")
+            return self._safe_text(f"{self._config_home()}/{name}")
         # Threat: the user's configuration includes, or is, a file that commands can change: a
         # command could name any file of the home directory in it.
         written = self.resolver.find(setting.file) if setting.file else ResolvedPath("", "")
@@ -341,9 +341,9 @@ class GitConfigReader(Struct):
             self.left_out.append(LeftOut(path, why))
             return ""
         path = f"{self.home}{path[1:]}" if path.startswith("~/") else path
-        return self._text(path) if path.startswith("/") else ""
+        return self._safe_text(path) if path.startswith("/") else ""
 
-    def _text(self, path: str) -> str:
+    def _safe_text(self, path: str) -> str:
         """Threat: a link to a key instead of an ignore file, which every command can read."""
         resolved = self.resolver.find(path)
         if resolved is None:

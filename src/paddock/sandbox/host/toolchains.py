@@ -63,7 +63,7 @@ STORES: Final = ("/nix/store",)
 """World-readable software directories, in which each program needs many of the others."""
 
 _LINKS_FOLLOWED_MAX: Final = 4_000
-_ALONE_MAX: Final = 24
+_FILES_MAX: Final = 24
 """Limit of linked files outside known toolchains: each costs a backend a mount."""
 _CONFIG_BYTES_MAX: Final = 65_536
 _SHARED: Final = lazy_pattern(r"(.*/(?:uv/(?:tools|python)|pipx/venvs))/[^/]+")
@@ -94,7 +94,7 @@ def find_toolchains(
         resolved = resolver.find(asked) if asked.startswith("/") else None
         if resolved is None:
             continue
-        why = _unsafe(resolved.real)
+        why = _why_unsafe(resolved.real)
         if why:
             search.left_out.append(LeftOut(asked, why))
             continue
@@ -125,7 +125,7 @@ class _Search(Struct):
     left_out: list[LeftOut] = field(default_factory=list[LeftOut])
     seen: set[str] = field(default_factory=set[str])
     followed: int = 0
-    alone: int = 0
+    single_files: int = 0
     kinds: dict[str, str] = field(default_factory=dict[str, str])
 
     def has(self, place: str, name: str) -> bool:
@@ -137,10 +137,10 @@ class _Search(Struct):
 
     def kind_of(self, place: str) -> str:
         if place not in self.kinds:
-            self.kinds[place] = self._look(place)
+            self.kinds[place] = self._detect_kind(place)
         return self.kinds[place]
 
-    def _look(self, place: str) -> str:
+    def _detect_kind(self, place: str) -> str:
         if self.has(place, "installs") and self.has(place, "plugins"):
             return "asdf"
         for kind, marks in _MARKS:
@@ -148,7 +148,7 @@ class _Search(Struct):
                 return kind
         return "python" if self.is_python(place) else ""
 
-    def believed_kind(self, place: str) -> str:
+    def kind_by_marks(self, place: str) -> str:
         """Return the kind if its markers suffice, even if a command chose the path; else empty.
 
         Threat: a command can name any directory of the host. A toolchain contains no private data;
@@ -175,8 +175,8 @@ class _Search(Struct):
         if directory in self.seen:
             return
         self.seen.add(directory)
-        if not self.is_planted(resolved) and not self._is_open(directory):
-            self.add("programs", self._place_of(directory) or directory, resolved.links)
+        if not self.is_planted(resolved) and not self._is_readable(directory):
+            self.add("programs", self._root_of(directory) or directory, resolved.links)
         self._rustup(directory)
         is_system = is_covered(directory, SYSTEM)
         for name in _linked_names(directory):
@@ -187,7 +187,7 @@ class _Search(Struct):
 
     def accept_planted(self, resolved: ResolvedPath) -> bool:
         """Threat: a command can make `.venv/bin` a link to a directory of the user."""
-        if not self._is_open(resolved.real) and not self._add_by_marks(resolved, resolved.real):
+        if not self._is_readable(resolved.real) and not self._add_by_marks(resolved, resolved.real):
             return False
         self.inspect(resolved)
         return True
@@ -199,17 +199,17 @@ class _Search(Struct):
         place, _, name = directory.rpartition("/")
         is_stored = is_covered(resolved.real, self.stores)
         is_known = name in PROGRAM_DIRECTORIES and place != "" and not self._is_broad(place)
-        if is_stored or (is_known and self.believed_kind(place)):
+        if is_stored or (is_known and self.kind_by_marks(place)):
             self.add("programs", resolved.real if is_stored else place, resolved.links)
             return True
-        if self.alone < _ALONE_MAX:
-            self.alone += 1
+        if self.single_files < _FILES_MAX:
+            self.single_files += 1
             why = f"a link that commands can change leads to {resolved.real}, not a toolchain"
             self.left_out.append(LeftOut(resolved.asked, why))
         return False
 
     def add(self, name: str, place: str, links: tuple[Link, ...] = ()) -> None:
-        if self._is_open(place) or place in self.found:
+        if self._is_readable(place) or place in self.found:
             return
         kind = self.kind_of(place) or name
         readable = next((store for store in self.stores if is_below(place, store)), place)
@@ -225,20 +225,20 @@ class _Search(Struct):
         if resolved is None:
             return
         prefix = resolved.real.rpartition("/")[0]
-        if self._is_open(prefix):
+        if self._is_readable(prefix):
             return
-        is_known = self.is_python(prefix) and self.believed_kind(prefix)
+        is_known = self.is_python(prefix) and self.kind_by_marks(prefix)
         if not is_known or self._is_broad(prefix):
             why = f"not a Python installation, but {environment}/pyvenv.cfg names it"
             self.left_out.append(LeftOut(prefix, why))
             return
         self.add("python", prefix, resolved.links)
 
-    def _is_open(self, place: str) -> bool:
+    def _is_readable(self, place: str) -> bool:
         listed = [toolchain.readable[0] for toolchain in self.found.values()]
         return is_covered(place, (*SYSTEM, self.workspace, *listed))
 
-    def _place_of(self, directory: str) -> str | None:
+    def _root_of(self, directory: str) -> str | None:
         parent, _, name = directory.rpartition("/")
         if name not in PROGRAM_DIRECTORIES or not parent or self._is_broad(parent):
             return None
@@ -257,7 +257,7 @@ class _Search(Struct):
         resolved = self.resolver.find(path)
         if resolved is None:
             return
-        if self._is_open(resolved.real):
+        if self._is_readable(resolved.real):
             self._add_links(resolved)
             return
         directory = resolved.real.rpartition("/")[0]
@@ -268,18 +268,18 @@ class _Search(Struct):
         place = None if shared is None else shared[1]
         if shared is not None:
             self.add_base(shared[0])
-        place = place or self._place_of(directory)
+        place = place or self._root_of(directory)
         if place is not None:
             self.add("programs", place, resolved.links)
             return
-        if self.alone >= _ALONE_MAX:
-            self.left_out.append(LeftOut(path, f"more than {_ALONE_MAX} links to single files"))
+        if self.single_files >= _FILES_MAX:
+            self.left_out.append(LeftOut(path, f"more than {_FILES_MAX} links to single files"))
             return
-        self.alone += 1
+        self.single_files += 1
         self.add("program", resolved.real, resolved.links)
 
     def _add_links(self, resolved: ResolvedPath) -> None:
-        links = tuple(link for link in resolved.links if not self._is_open(link[0]))
+        links = tuple(link for link in resolved.links if not self._is_readable(link[0]))
         for place, toolchain in self.found.items() if links else ():
             if is_covered(resolved.real, toolchain.readable):
                 every = dict.fromkeys((*toolchain.links, *links))
@@ -314,7 +314,7 @@ def _linked_names(directory: str) -> list[str]:
         return []
 
 
-def _unsafe(directory: str) -> str:
+def _why_unsafe(directory: str) -> str:
     try:
         status = Path(directory).stat()
     except OSError:

@@ -32,7 +32,7 @@ SHIELDED = mounts.READ_ONLY | mounts.NO_SUID | mounts.NO_DEVICES
 OPEN = mounts.NO_SUID | mounts.NO_DEVICES
 
 
-def outside_places(base: Base) -> list[tuple[bytes, bytes, int, bool]]:
+def host_mounts(base: Base) -> list[tuple[bytes, bytes, int, bool]]:
     """Return the host paths to mount: source, target, mount attributes, and whether ids are mapped.
 
     Owners in the caches are not mapped: entries that commands leave there belong to no user here.
@@ -80,7 +80,7 @@ def detach_layers(base: Base, layers: Layers, id_map: int) -> Layers:
             detached.fds[name] = mounts.clone_tree(fd, b"", recursive=False)
             if name in ("workspace", "git"):
                 mounts.set_tree(detached.fds[name], SHIELDED, recursive=False, id_map=id_map)
-        for path, _, attributes, is_mapped in outside_places(base):
+        for path, _, attributes, is_mapped in host_mounts(base):
             detach_into(detached.trees, path, attributes, id_map if is_mapped else -1)
     except OSError:
         detached.close()
@@ -89,7 +89,7 @@ def detach_layers(base: Base, layers: Layers, id_map: int) -> Layers:
 
 
 def detach_into(trees: dict[bytes, int], path: bytes, attributes: int, id_map: int) -> None:
-    place = _hold_real(path)
+    place = _open_without_links(path)
     if place is None:
         return
     try:
@@ -103,7 +103,7 @@ def detach_into(trees: dict[bytes, int], path: bytes, attributes: int, id_map: i
     mounts.set_tree(tree, attributes, recursive=True, id_map=id_map)
 
 
-def _hold_real(path: bytes) -> int | None:
+def _open_without_links(path: bytes) -> int | None:
     """Threat: since the plan, a process that can write above it replaced a directory by a link."""
     here = os.open(b"/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     for part in path.split(b"/"):
@@ -161,10 +161,10 @@ class Confinement:
         for name, act in (
             (b"users", self._become_user),
             (b"private mounts", self._open_mounts),
-            (b"layers of the workspace", self._take_layers),
+            (b"layers of the workspace", self._move_layers),
             (b"private root", self._make_root),
             (b"devices", self._make_devices),
-            (b"directories of the host", self._bind_outside),
+            (b"directories of the host", self._bind_host_paths),
             (b"overlay of the workspace", self._mount_workspace),
             (b"overlay of the git directory", self._mount_git),
             (b"process information", self._mount_proc),
@@ -197,7 +197,7 @@ class Confinement:
         mounts.make_mounts_private()
         self._slash = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
-    def _take_layers(self) -> None:
+    def _move_layers(self) -> None:
         fds = self._layers.fds
         if self._as_root:
             # Below a directory of the old root, not on top of it: there they would remain
@@ -225,14 +225,14 @@ class Confinement:
         self._root = root
         os.fchdir(root)
         for path in _PRIVATE:
-            os.close(self._place(path, is_directory=True))
+            os.close(self._open_target(path, is_directory=True))
             # A bind mount on itself stays writable when the root around it is read-only.
             tree = mounts.clone_tree(root, path[1:], recursive=False)
             self._attach(tree, path)
             os.chmod(path[1:], 0o700)
         for name, text in (*_LINKS, *_pairs(self._base.links)):
             self._link(name, text)
-        os.close(self._place(self._base.home, is_directory=True))
+        os.close(self._open_target(self._base.home, is_directory=True))
         for name, content in _pairs(self._base.files):
             path = self._base.home[1:] + b"/" + name
             os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
@@ -240,7 +240,7 @@ class Confinement:
 
     def _link(self, path: bytes, text: bytes) -> None:
         parent, _, name = path.rpartition(b"/")
-        here = self._place(parent, is_directory=True) if parent else os.dup(self._root)
+        here = self._open_target(parent, is_directory=True) if parent else os.dup(self._root)
         try:
             os.symlink(text, name, dir_fd=here)
         finally:
@@ -254,9 +254,9 @@ class Confinement:
         )
         self._attach(terminals, b"/dev/pts")
 
-    def _bind_outside(self) -> None:
+    def _bind_host_paths(self) -> None:
         trees = self._layers.trees
-        for path, target, attributes, _ in outside_places(self._base):
+        for path, target, attributes, _ in host_mounts(self._base):
             if not self._as_root:
                 detach_into(trees, path, attributes, -1)
             if path in trees:
@@ -305,7 +305,7 @@ class Confinement:
     def _mount_git(self) -> None:
         if "git" in self._layers.fds:
             for path, leads_to in _pairs(self._base.git_pointer):
-                os.close(self._place(path, is_directory=False))
+                os.close(self._open_target(path, is_directory=False))
                 _write(path[1:], b"gitdir: %b\n" % leads_to)
             self._mount_overlay("git", "git_shown", GIT)
 
@@ -323,7 +323,7 @@ class Confinement:
             # The upper layer is read once and discarded: only the commit syncs to disk.
             b"volatile" % (lower, stage, names[0], stage, names[1])
         )
-        target = self._place(getattr(self._base, below), is_directory=True)
+        target = self._open_target(getattr(self._base, below), is_directory=True)
         mounts.mount_overlay(b"/proc/self/fd/%d" % target, options)
 
     def _mount_proc(self) -> None:
@@ -369,11 +369,11 @@ class Confinement:
     # --- places below the new root ------------------------------------------------
 
     def _attach(self, tree: int, path: bytes) -> None:
-        target = self._place(path, is_directory=stat.S_ISDIR(os.fstat(tree).st_mode))
+        target = self._open_target(path, is_directory=stat.S_ISDIR(os.fstat(tree).st_mode))
         mounts.attach_tree(tree, target)
         os.close(target)
 
-    def _place(self, path: bytes, *, is_directory: bool) -> int:
+    def _open_target(self, path: bytes, *, is_directory: bool) -> int:
         """Threat: a link on the path would resolve in the host's root, still ours: follow none."""
         *parents, name = path[1:].split(b"/")
         here = os.dup(self._root)

@@ -353,7 +353,7 @@ _END_WAIT_S = 5.0
 _YIELD_S = 0.001
 
 
-class First:
+class InitProcess:
     def __init__(
         self, control: _socket.socket, life: int, memory_limit_kb: int, *, has_own_network: bool
     ) -> None:

@@ -25,7 +25,7 @@ from paddock.sandbox.inside import confine, protocol  # noqa: E402 - after the p
 from paddock.sandbox.inside.confine import Layers, detach_layers  # noqa: E402 - after the path
 from paddock.sandbox.inside.init import (  # noqa: E402 - after the path
     KILL_SIGNAL,
-    First,
+    InitProcess,
     close_all_but,
     receive,
     send,
@@ -229,7 +229,7 @@ class Loop:
                     send(control, protocol.SERVED, *setup.served)
                 close_all_but({control, self._life})
                 sock = _socket.socket(fileno=control)
-                First(sock, self._life, memory_kb, has_own_network=is_private).serve()
+                InitProcess(sock, self._life, memory_kb, has_own_network=is_private).serve()
                 code = 0
             except OSError as error:
                 report = CommandReport(NOT_CONFINED, code=error.errno or 0, where=setup.step)
