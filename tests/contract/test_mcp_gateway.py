@@ -111,7 +111,7 @@ def test_tools_of_two_servers_stand_beside_ours_and_are_called(place: McpPlace, 
             assert [each.type for each in drawn.content] == ["text", "image"]
             failed = await client.call_tool("talks__fails", {})
             assert failed.is_error
-            assert texts(failed) == "[the server says that this failed]\nno"
+            assert texts(failed) == "[the server reports an error]\nno"
 
     anyio.run(run)
 

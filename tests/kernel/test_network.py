@@ -191,7 +191,7 @@ def test_what_cannot_be_put_on_record_is_not_opened(tmp_path: Path):
 
     assert end.exit_code != 0
     assert got.empty()
-    assert [event.why for event in end.network.refused] == ["it cannot be put on record"]
+    assert [event.why for event in end.network.refused] == ["it cannot be recorded"]
 
 
 def test_a_denied_address_is_not_reached_by_an_allowed_name(tmp_path: Path):
@@ -231,7 +231,7 @@ def test_what_policy_does_not_let_pass_unseen_by_now_is_cut_off(tmp_path: Path, 
         )
 
     assert said(end) == "hello\ncut off\n"
-    assert [event.why for event in end.network.refused] == ["policy does not allow it any more"]
+    assert [event.why for event in end.network.refused] == ["policy no longer allows it"]
 
 
 def test_no_descriptor_of_a_commands_network_is_left(tmp_path: Path):

@@ -295,7 +295,7 @@ def test_names_that_lead_to_no_public_address_are_not_followed(tmp_path: Path):
 
     assert held == [f"{name} ConnectionResetError" for name in names]
     assert behind.seen.opened_ == []
-    assert all(event.why.startswith("it leads to ") for event in behind.seen.refused_)
+    assert all(event.why.startswith("it resolves to ") for event in behind.seen.refused_)
 
 
 @attack(64)
@@ -592,7 +592,7 @@ def test_who_binds_an_address_of_a_name_first_gets_no_connection_of_it(tmp_path:
 
     assert said(held).splitlines() == ["bound", "bound", "bound", "gaierror"]
     assert [event.why for event in held.network.refused] == [
-        "a server inside the sandbox has its ports"
+        "a server inside the sandbox uses its ports"
     ]
     in_use = "Address already in use"
     assert said(after).splitlines() == [given.strip(), in_use, in_use, "bound", "ok"]
@@ -669,7 +669,7 @@ def test_hundreds_of_questions_wait_for_nobody(tmp_path: Path):
         end = behind.python(MANY, "5432", *names)
         slow.may_answer.set()
 
-    refused = [each.host for each in end.network.refused if "too many questions" in each.why]
+    refused = [each.host for each in end.network.refused if "wait for an approval" in each.why]
     assert len(refused) == int(said(end)) == 40 - 16
     assert len(slow.asked) <= 4
 
@@ -920,8 +920,8 @@ def test_an_address_that_policy_denies_by_now_is_not_reached_any_more(tmp_path: 
 
     assert denied == narrowed == [f"{GOOD} ConnectionResetError"]
     assert [event.why.partition(" (")[0] for event in behind.seen.refused_] == [
-        "it leads to 127.0.0.1: tool:net:connect 127.0.0.0/8:*",
-        "it leads to 127.0.0.1, which is loopback",
+        "it resolves to 127.0.0.1: tool:net:connect 127.0.0.0/8:*",
+        "it resolves to 127.0.0.1, which is loopback",
     ]
     assert neighbour == [f"{GOOD} ok"]
 
@@ -939,7 +939,7 @@ def test_requests_that_policy_judges_by_now_do_not_leave_unseen(tmp_path: Path):
 
     assert judged == [f"{GOOD} ConnectionResetError"]
     assert [event.why for event in behind.seen.refused_] == [
-        "requests to this host are judged, so they have to come over TLS"
+        "requests to this host are judged, so they must use TLS"
     ]
     assert neighbour == [f"{GOOD} ok"]
 
@@ -1304,7 +1304,7 @@ def test_a_name_is_known_again_once_the_server_inside_that_had_its_port_has_ende
 
     assert said(end) == "unknown\nok\n", complained(end)
     assert [event.why for event in end.network.refused] == [
-        "a server inside the sandbox has its ports"
+        "a server inside the sandbox uses its ports"
     ]
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from paddock.network.credentials import Credential
 from paddock.network.decisions import NetworkTerms
-from paddock.network.egress import Address, Egress, NoWayError
+from paddock.network.egress import Address, Egress, EgressError
 from paddock.network.requests import Authority
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.network import NetworkJudge, Reach
@@ -106,7 +106,7 @@ def leading(names: Mapping[str, str]) -> Callable[[], Egress]:
 
     async def resolve(host: str, port: int) -> list[Address]:
         if host not in names:
-            raise NoWayError("the name is not known outside")
+            raise EgressError("the name cannot be resolved")
         return [ip_address(address) for address in names[host].split()]
 
     return lambda: Egress({}, resolve)

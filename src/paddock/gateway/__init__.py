@@ -1,12 +1,12 @@
-"""Other people's MCP servers, behind the one door.
+"""Third-party MCP servers, run in sandboxes behind one gateway.
 
     confine      the sandbox of one server: its policy, its process
-    bridge       a URL in place of a process: a program that runs in the sandbox
-    connection   one server's life: started, asked, asking back, started again; its process as the
-                 SDK's streams, and a limit to each thing it says
-    definitions  what a server says of itself, and what a person has seen of it
+    bridge       a program in the sandbox that connects to a server at a URL
+    connection   one server: start, requests both ways, restart; its process as the SDK's streams,
+                 with limits on its output
+    definitions  a server's tool and prompt definitions, and the reviewed ones
     tools        tools, resources and prompts as tools of an agent
-    gateway      all of it: one loop, a connection for each server, an answer as a result
+    gateway      one event loop, a connection for each server, answers as results
 
-Nothing of a server is believed: not its descriptions, not its answers, not what it says it is.
+Servers are untrusted: their descriptions, their answers, and their stated identity.
 """

@@ -1,7 +1,7 @@
-"""Run in a server's sandbox in place of a server that is reached by HTTP: lines to requests.
+"""Stand in for a server that is reached by HTTP, in its sandbox: turn lines into requests.
 
-So whatever holds for a process holds for a URL: one network wall, one record, one wire. It is read
-as text and handed to the sandbox's own Python, and knows nothing of Paddock.
+So the same network wall, record and protocol apply to a URL as to a process. The file is passed as
+text to the sandbox's Python, and must not import Paddock.
 """
 
 import base64
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 URL = sys.argv[1]
 HEADERS: dict[str, str] = {}
-"""Of every request; a variable in one holds what stands for a credential."""
+"""For every request; variables in them contain credentials' placeholders."""
 ANSWER_S = 600
 LOCK = threading.Lock()
 SESSION: dict[str, str] = {}
@@ -51,7 +51,7 @@ def headers_of(message: dict) -> dict[str, str]:
 
 
 def messages(response) -> Iterator[bytes]:
-    """Yield what an answer holds: one message, or a stream of them."""
+    """Yield the messages of a response: one, or a stream of them."""
     if not response.headers.get("Content-Type", "").startswith("text/event-stream"):
         content = response.read()
         if content.strip():
@@ -69,38 +69,38 @@ def messages(response) -> Iterator[bytes]:
 
 def send(message: dict) -> None:
     request = urllib.request.Request(URL, json.dumps(message).encode(), headers_of(message))
-    why = "its answer ended before it was whole"
+    why = "its answer is incomplete"
     try:
         with urllib.request.urlopen(request, timeout=ANSWER_S) as response:
             for content in messages(response):
-                said = json.loads(content)
-                said = said if isinstance(said, dict) else {}
-                if said.get("id") == message.get("id") and "method" not in said:
+                reply = json.loads(content)
+                reply = reply if isinstance(reply, dict) else {}
+                if reply.get("id") == message.get("id") and "method" not in reply:
                     why = ""
-                    remember(message, response, said)
+                    remember(message, response, reply)
                 say(content)
     except urllib.error.HTTPError as error:
         if error.code == 404 and "Mcp-Session-Id" in SESSION:
-            # The server was started anew: so is this, with a session of its own.
-            sys.stderr.write("the server does not know its session any more")
+            # The server was restarted: end, so that this is restarted with a new session.
+            sys.stderr.write("the server no longer knows the session")
             sys.stderr.flush()
             signal.raise_signal(signal.SIGTERM)
-        said = error.read()
+        reply = error.read()
         is_text = error.headers.get_content_type() == "text/plain"
-        more = f": {said[:300].decode(errors='replace').strip()}" if is_text else ""
-        answer(message, said, f"HTTP status {error.code}{more}")
+        more = f": {reply[:300].decode(errors='replace').strip()}" if is_text else ""
+        answer(message, reply, f"HTTP status {error.code}{more}")
         why = ""
     except (OSError, ValueError) as error:
         why = why and (str(error) or type(error).__name__)
-    finally:  # Also of what ends this thread alone.
+    finally:  # Also for an exception that only ends this thread.
         if why:
             answer(message, b"", why)
 
 
-def remember(message: dict, response, said: dict) -> None:
-    if message.get("method") != "initialize" or "result" not in said:
+def remember(message: dict, response, reply: dict) -> None:
+    if message.get("method") != "initialize" or "result" not in reply:
         return
-    SESSION["MCP-Protocol-Version"] = said["result"].get("protocolVersion", "")
+    SESSION["MCP-Protocol-Version"] = reply["result"].get("protocolVersion", "")
     session = response.headers.get("Mcp-Session-Id")
     if session:
         SESSION["Mcp-Session-Id"] = session
@@ -108,7 +108,7 @@ def remember(message: dict, response, said: dict) -> None:
 
 
 def listen() -> None:
-    """Hear what the server says by itself, where it has a stream for that."""
+    """Pass on the server's own messages, if it has a stream for them."""
     headers = {"Accept": "text/event-stream", **HEADERS, **SESSION}
     request = urllib.request.Request(URL, headers=headers)
     try:
@@ -120,7 +120,7 @@ def listen() -> None:
 
 
 def answer(message: dict, content: bytes, why: str) -> None:
-    """Say that there is no result, in the server's own words where it has some."""
+    """Answer with an error, the server's own if it sent one."""
     error = {"code": -32000, "message": why}
     with contextlib.suppress(ValueError, LookupError, TypeError):
         error = json.loads(content)["error"]
@@ -133,8 +133,8 @@ def main() -> None:
     for line in sys.stdin:
         message = json.loads(line)
         if message.get("method") in ("initialize", "notifications/initialized"):
-            # The first one's answer has the session that all others belong to, and a server
-            # may answer none of them before it has the second one.
+            # The first one's answer has the session for all others, and a server may answer
+            # nothing else before it has the second one.
             send(message)
         else:
             threading.Thread(target=send, args=(message,), daemon=True).start()

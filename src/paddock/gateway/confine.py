@@ -1,8 +1,8 @@
-"""The sandbox of one server: its policy, and its process in it.
+"""The sandbox of one server: its policy and its process.
 
-What a server may is its own table's word and nothing else's: of the agent's policy it has the rules
-about files, and only where it has files at all. It has no host network, no place of the host to
-write, no variable but those named, and caches that no other command shares.
+Only its own configuration table grants a server access. From the agent's policy it gets the rules
+for files, and only if it has access to files. It gets no host network, no writable host paths, only
+the named variables, and private caches.
 """
 
 import contextlib
@@ -51,10 +51,10 @@ _LASTS_S: Final = 86_400
 
 
 def server_policy(policy: Policy, server: McpServer) -> Policy:
-    """Return what holds in the sandbox of a server instead of the policy of its agent.
+    """Return the policy for a server's sandbox, derived from its agent's.
 
-    Threat: an agent whose own commands reach a host, or write a place of it, would lend that to a
-    server; and a server's network would be the agent's.
+    Threat: a server would get the agent's network access and writable host paths; and the agent
+    would get the server's network access.
     """
     known = {each.name: each for each in policy.settings.credentials}
     credentials = tuple(
@@ -100,14 +100,14 @@ def _rules(server: McpServer, credentials: Iterable[CredentialSettings]) -> tupl
         rule = compile_rule(net_action(text), Outcome.ALLOW, f"mcp.servers.{server.name}.network")
         return replace(rule, addresses=server.addresses)
 
-    # What is this machine's own is not reached from a sandbox, by any rule.
+    # No rule lets a sandbox reach this machine's own addresses.
     own = () if server.host is None else (_place(*server.host),)
     rules = [*map(compiled, own or server.network)]
     for host, port in {host for each in credentials for host in each.hosts}:
         nets = [each.pattern.net for each in rules if each.pattern.net is not None]
         named = [net for net in nets if net.names(host, port, Outcome.ALLOW)]
         if named and not any(net.method for net in named):
-            # A value is put into requests alone, and it may make any: it may connect there.
+            # A value is only inserted into judged requests; the server may connect, so allow all.
             rules.append(compiled(f"* {_place(host, port)}/**"))
     return tuple(rules)
 
@@ -117,13 +117,13 @@ def _place(host: str, port: int) -> str:
 
 
 def server_facts(facts: HostFacts, server: McpServer, workspace: str) -> HostFacts:
-    """Return what a server's plan knows of the host; `workspace` is what it has for one."""
-    # Threat: what one server puts into a cache of npm's, another command would run.
+    """Return the host facts for a server's plan; `workspace` is the server's workspace."""
+    # Threat: a server puts code into an npm cache, and another command runs it.
     shared = Path(facts.caches).parent.parent
     caches = Caches.of(shared, f"{facts.workspace}\0{server.name}")
     closed = facts.closed
     if workspace != facts.workspace:
-        # Threat: a toolchain in the workspace would show what lies beside it.
+        # Threat: a toolchain in the workspace would make the files next to it readable.
         closed = (*closed, Closed(facts.workspace, "the workspace"))
     return replace(
         facts, workspace=workspace, closed=closed, git_outside=None, caches=str(caches.tree)
@@ -131,7 +131,7 @@ def server_facts(facts: HostFacts, server: McpServer, workspace: str) -> HostFac
 
 
 class ServerSandbox:
-    """One server's process, and the shell whose only command it is."""
+    """One server's process, the only command of its shell."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class ServerSandbox:
         witness: "Callable[[], Witness]",
         credentials: Sequence[CredentialSettings] = (),
     ) -> None:
-        """`witness` gives who is asked and keeps the record of all that it connects to."""
+        """`witness` returns the approval and record of its connections."""
         self.server, self._open, self._witness = server, open_shell, witness
         self._credentials = credentials
         self._wire: ServerWire | None = None
@@ -150,16 +150,16 @@ class ServerSandbox:
         return None if self._wire is None else self._wire.process
 
     def start(self, wire: "ServerWire") -> None:
-        """Start it; `wire` hears it, in a thread of its own.
+        """Start it; `wire` gets its output, in a separate thread.
 
-        Raises: SandboxUnavailableError; ConfigError: it wants a credential that it cannot have.
+        Raises: SandboxUnavailableError; ConfigError: it needs a credential that it cannot have.
         """
         for _, said, hint in credential_problems(self.server, self._credentials):
             raise ConfigError(f"{said}: {hint}")
         shell, server = self._open(), self.server
         shell.sessions.on_end = self._ended
         env = tuple(pair for pair in server.env if not pair[1].startswith(CREDENTIAL))
-        # The shell is there to find the program, and gives way to it.
+        # The shell finds the program, and is replaced by it.
         text = f"exec {shlex.join(_command(server))}"
         prepared = shell.prepare(ShellLine(text, ".", _LASTS_S, env=env, session=_SESSION))
         if server.files != "write":
@@ -171,18 +171,18 @@ class ServerSandbox:
             wire.ended()
 
     def end(self, wire: "ServerWire") -> None:
-        """End it with all that it started; what it changed since the last call goes."""
+        """End all its processes; changes since the last call are discarded."""
         if wire.process is not None:
             self._open().sessions.discard(wire.process)
 
     def _ended(self, name: str) -> None:
-        """Tell who hears it, unless it is one that ended before `start` knew it."""
+        """Notify the wire, unless the process ended before `start` had it."""
         process = self._process
         if self._wire is not None and process is not None and process.name == name:
             self._wire.ended()
 
     def bring_in(self) -> ShellOutcome | None:
-        """Land what policy allows of what it changed so far; None for one that changes nothing."""
+        """Land its changes so far that policy allows; return None if it may not change files."""
         process = self._process
         if self.server.files != "write" or process is None:
             return None
@@ -190,8 +190,8 @@ class ServerSandbox:
             return self._open().sessions.sync(process)
         except InvalidArgumentsError as error:
             raise ToolFailedError(
-                f"the MCP server {quote(self.server.name)} ended before its changes were taken",
-                hint="it answered, and nothing of what it changed in the workspace is there",
+                f"the MCP server {quote(self.server.name)} ended before its changes were landed",
+                hint="it answered, but its changes to the workspace are lost",
             ) from error
 
     def changed(self, paths: Iterable[str]) -> None:
@@ -199,14 +199,14 @@ class ServerSandbox:
             self._open().sessions.changed(paths)
 
     def secrets(self) -> tuple[tuple[str, str], ...]:
-        """Return each credential's value, and what stands for it in the sandbox."""
+        """Return each credential's value and its placeholder in the sandbox."""
         wall = self._wall()
         listed = () if wall is None else wall.terms.credentials
         return tuple((each.reveal(), each.placeholder) for each in listed)
 
     @contextlib.contextmanager
     def counting(self) -> Generator[None]:
-        """Have what a command may connect to at most counted anew, for one call."""
+        """Apply the limits on a command's connections to one call."""
         wall = self._wall()
         tally = None if wall is None else wall.begin()
         try:
@@ -241,10 +241,10 @@ _FETCHED_MAX: Final = 64
 
 
 def find_fetched(caches: str) -> str:
-    """Return a digest of the packages that npx or uvx put into a server's own caches.
+    """Return a digest of the packages that npx or uvx put into a server's private caches.
 
-    Threat: all of it is the server's to write. Nothing is followed out of the caches, and what it
-    says is only ever compared with what it said when a person looked.
+    Threat: the server can write all of it. No link is followed out of the caches, and the digest is
+    only compared with the reviewed one.
     """
     found: list[bytes] = []
     resolution = detect_resolution()

@@ -1,6 +1,6 @@
-"""One server: started when it is first needed, asked, and started again where it has ended.
+"""One server's connection: start it on first use, send requests, restart it after it ended.
 
-Everything here runs in the gateway's loop, but for what blocks: to start and to end a process.
+Everything here runs in the gateway's event loop, except starting and ending a process.
 """
 
 import asyncio
@@ -32,23 +32,23 @@ from paddock.text.show import cut, quote
 
 _PAGES_MAX: Final = 50
 _ROUNDS_MAX: Final = 10
-"""So often one call may ask for more."""
+"""Limit of input requests during one call."""
 _BACK_OFF_S: Final = 0.5
 _BACK_OFF_MAX_S: Final = 60.0
 _WAITED_S: Final = 2.0
-"""So long a call waits for a server to be started again; longer, and it is told when."""
+"""The longest wait of a call for a restart; beyond it the call fails and reports the time."""
 _STEADY_S: Final = 60.0
-"""A server that ended after so long is started again at once."""
+"""A server that ran longer than this is restarted at once."""
 _SAID_CHARS_MAX: Final = 2_000
 
-_HINT: Final = "it may have done part of it: look before you call it again"
+_HINT: Final = "it may have done part of it: check before you call it again"
 
 
 class CallOrigin(Protocol):
-    """Who made a call, as far as a server may ask back. Each blocks, in any thread."""
+    """The caller, for requests that a server sends back. Each method blocks, in any thread."""
 
     more: dict[str, Any] | None
-    """Of one that can be asked by a call's result alone: what it brings of what was asked so."""
+    """If the caller can only be asked by a call's result: its answers to an earlier request."""
 
     def elicit(self, server: str, form: types.ElicitRequestFormParams) -> types.ElicitResult: ...
 
@@ -68,9 +68,9 @@ class LiveServer(Struct, eq=False):
     task: "asyncio.Task[None] | None" = None
     definitions: dict[str, Definition] = {}
     is_stale: bool = True
-    """Whether it has to be asked for its definitions before it is believed."""
+    """Its definitions must be listed again before the next use."""
     version: str = ""
-    """What it is, and what was fetched to run it, as far as that can be told."""
+    """Its name, version and the packages fetched to run it, as far as they are known."""
 
 
 class ServerConnection:
@@ -80,20 +80,20 @@ class ServerConnection:
         self._turn = asyncio.Lock()
         self._live: LiveServer | None = None
         self._failures = 0
-        self._again_s = 0.0
-        self._askers: dict[object, CallOrigin | None] = {}
+        self._restart_s = 0.0
+        self._callers: dict[object, CallOrigin | None] = {}
 
-    # --- its life -------------------------------------------------------------------------
+    # --- start and end --------------------------------------------------------------------
 
     async def live(self) -> LiveServer:
-        """Return it running, with what it says of itself. Raises: SandboxUnavailableError."""
+        """Return it running, with current definitions. Raises: SandboxUnavailableError."""
         live = self._live
         if live is None or live.is_stale or live.wire.why:
-            # Who leaves does not leave a server half started: the next call finds it.
-            live = await asyncio.shield(asyncio.ensure_future(self._made_ready()))
+            # A cancelled caller must not leave a server half started: the next call uses it.
+            live = await asyncio.shield(asyncio.ensure_future(self._make_ready()))
         return live
 
-    async def _made_ready(self) -> LiveServer:
+    async def _make_ready(self) -> LiveServer:
         async with self._turn:
             live = self._live
             if live is not None and live.wire.why:
@@ -111,9 +111,9 @@ class ServerConnection:
                 await self._end(self._live)
 
     async def _open(self) -> LiveServer:
-        wait_s = self._again_s - time.monotonic()
+        wait_s = self._restart_s - time.monotonic()
         if wait_s > _WAITED_S:
-            raise self._unavailable(f"it ended, and is started again in {wait_s:.0f} s")
+            raise self._unavailable(f"it ended, and is restarted in {wait_s:.0f} s")
         await asyncio.sleep(max(0.0, wait_s))
         loop = asyncio.get_running_loop()
         wire = ServerWire(loop)
@@ -121,16 +121,16 @@ class ServerConnection:
             await asyncio.to_thread(self._sandbox.start, wire)
         except PaddockError as error:
             wire.close()
-            self._put_off(0.0)
+            self._delay_restart(0.0)
             raise self._unavailable(error.message) from error
         client = Client(
             wire.opened(),
             read_timeout_seconds=limits.mcp_server_start_s,
             cache=None,
             client_info=types.Implementation(name="paddock", version=version("paddock")),
-            elicitation_callback=self._asked_back,
-            sampling_callback=self._asked_back,
-            message_handler=self._heard,
+            elicitation_callback=self._on_server_request,
+            sampling_callback=self._on_server_request,
+            message_handler=self._on_message,
         )
         live = LiveServer(client, wire, loop.create_future(), asyncio.Event(), time.monotonic())
         live.task = asyncio.create_task(_hold(live))
@@ -138,10 +138,10 @@ class ServerConnection:
             async with asyncio.timeout(limits.mcp_server_start_s):
                 await live.ready
         except (MCPError, ValidationError, RuntimeError, TimeoutError, ExceptionGroup) as error:
-            why = wire.why or _said_by(error)
+            why = wire.why or _describe(error)
             await self._stop(live)
-            self._put_off(0.0)
-            raise self._unavailable(f"it does not answer as a server: {why}") from error
+            self._delay_restart(0.0)
+            raise self._unavailable(f"it does not answer as an MCP server: {why}") from error
         except BaseException:
             await asyncio.shield(self._stop(live))
             raise
@@ -154,11 +154,11 @@ class ServerConnection:
 
     async def _end(self, live: LiveServer) -> None:
         self._live = None
-        self._put_off(time.monotonic() - live.began_s)
+        self._delay_restart(time.monotonic() - live.began_s)
         await self._stop(live)
 
     async def _stop(self, live: LiveServer) -> None:
-        # Who hears it may wait for room that nobody makes any more.
+        # `hear` may wait for room in the queue, which is no longer read: `why` ends its wait.
         live.wire.why = live.wire.why or "it was ended"
         live.ends.set()
         await asyncio.to_thread(self._sandbox.end, live.wire)
@@ -166,19 +166,19 @@ class ServerConnection:
             await asyncio.wait([live.task], timeout=5.0)
             live.task.cancel()
 
-    def _put_off(self, lived_s: float) -> None:
+    def _delay_restart(self, lived_s: float) -> None:
         self._failures = 0 if lived_s > _STEADY_S else self._failures + 1
         wait_s = min(_BACK_OFF_MAX_S, _BACK_OFF_S * 2 ** min(self._failures - 1, 10))
-        self._again_s = time.monotonic() + (wait_s if self._failures else 0.0)
+        self._restart_s = time.monotonic() + (wait_s if self._failures else 0.0)
 
     def _unavailable(self, why: str) -> SandboxUnavailableError:
         name = quote(self.server.name)
         return SandboxUnavailableError(
-            f"the MCP server {name} cannot be asked: {cut(show_text(why), _SAID_CHARS_MAX)}",
-            hint="nothing was done; try again later, or do it with other tools",
+            f"the MCP server {name} is not available: {cut(show_text(why), _SAID_CHARS_MAX)}",
+            hint="nothing was done; try again later, or use other tools",
         )
 
-    # --- what it says of itself -----------------------------------------------------------
+    # --- definitions ----------------------------------------------------------------------
 
     async def _list(self, live: LiveServer) -> None:
         live.is_stale = False
@@ -189,7 +189,7 @@ class ServerConnection:
                     for each in await self.pages(live, request, result, f"{kind}s"):
                         found[f"{kind} {each['name']}"] = Definition(kind, each["name"], each)
         except (MCPError, ValidationError, RuntimeError) as error:
-            live.wire.why = live.wire.why or f"it does not list what it has: {_said_by(error)}"
+            live.wire.why = live.wire.why or f"it does not list its tools: {_describe(error)}"
             raise self._unavailable(live.wire.why) from error
         live.definitions = found
 
@@ -209,63 +209,63 @@ class ServerConnection:
                 raise RuntimeError(f"more than {DEFINITIONS_BYTES_MAX} bytes of descriptions")
             if not cursor:
                 return found
-        raise RuntimeError("a list without end")
+        raise RuntimeError("the list is endless")
 
-    async def _heard(self, message: object) -> None:
+    async def _on_message(self, message: object) -> None:
         if isinstance(
             message, types.ToolListChangedNotification | types.PromptListChangedNotification
         ) and (self._live is not None):
             self._live.is_stale = True
 
-    # --- what it is asked -----------------------------------------------------------------
+    # --- requests to it -------------------------------------------------------------------
 
     async def ask(
         self,
         live: LiveServer,
         request: Callable[[dict[str, Any]], types.Request[Any, Any]],
         result: TypeAdapter[Any],
-        asker: CallOrigin | None,
+        caller: CallOrigin | None,
     ) -> Any:
-        """Return its answer; whoever awaits may cancel. Raises: ToolFailedError.
+        """Return its answer; the caller may cancel. Raises: ToolFailedError.
 
-        `request` is made with what the server asked for in between, if it did.
+        `request` gets the input that the server asked for in an earlier answer, if any.
         """
         key, began_s = object(), time.monotonic()
-        self._askers[key] = asker
-        more: dict[str, Any] = {} if asker is None else asker.more or {}
-        returns = asker is not None and asker.more is not None
+        self._callers[key] = caller
+        more: dict[str, Any] = {} if caller is None else caller.more or {}
+        returns = caller is not None and caller.more is not None
         try:
             for _ in range(_ROUNDS_MAX):
                 answer = await live.client.session.send_request(
                     request(more),
                     result,
                     request_read_timeout_seconds=limits.mcp_server_call_s,
-                    progress_callback=None if asker is None else _progress_of(asker),
+                    progress_callback=None if caller is None else _progress_of(caller),
                 )
                 if returns or not isinstance(answer, types.InputRequiredResult):
                     return answer
                 more = {
                     "request_state": answer.request_state,
-                    "input_responses": await self._inputs(answer, asker),
+                    "input_responses": await self._inputs(answer, caller),
                 }
-            raise self._failed("it asks again and again")
+            raise self._failed("it asks for input too many times")
         except MCPError as error:
             if error.code == types.REQUEST_TIMEOUT and live.wire.heard_s < began_s:
                 live.wire.why = live.wire.why or "it hung"
-            raise self._failed(live.wire.why or _said_by(error)) from error
+            raise self._failed(live.wire.why or _describe(error)) from error
         except (ValidationError, RuntimeError) as error:
-            raise self._failed(live.wire.why or _said_by(error)) from error
+            raise self._failed(live.wire.why or _describe(error)) from error
         finally:
-            del self._askers[key]
+            del self._callers[key]
 
     async def _inputs(
-        self, answer: types.InputRequiredResult, asker: CallOrigin | None
+        self, answer: types.InputRequiredResult, caller: CallOrigin | None
     ) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name, wanted in (answer.input_requests or {}).items():
-            said = await self._ask_back(asker, wanted.params)
+            said = await self._ask_back(caller, wanted.params)
             if isinstance(said, types.ErrorData):
-                raise self._failed(f"it asked for what it did not get: {said.message}")
+                raise self._failed(f"it asked for input that it did not get: {said.message}")
             found[name] = said
         return found
 
@@ -274,29 +274,29 @@ class ServerConnection:
         said = cut(show_text(why), _SAID_CHARS_MAX)
         return ToolFailedError(f"the MCP server {name} failed: {said}", hint=_HINT)
 
-    # --- what it asks back ----------------------------------------------------------------
+    # --- requests from it -----------------------------------------------------------------
 
-    async def _asked_back(self, context: ClientRequestContext, params: Any) -> Any:
-        """Ask whoever is behind every call that runs.
+    async def _on_server_request(self, context: ClientRequestContext, params: Any) -> Any:
+        """Ask the caller, if all running calls have the same one.
 
-        Threat: a question for one person would be put to another, who has the same server.
+        Threat: a question for one person would reach another person who uses the same server.
         """
         del context
-        askers = set(self._askers.values())
-        return await self._ask_back(askers.pop() if len(askers) == 1 else None, params)
+        callers = set(self._callers.values())
+        return await self._ask_back(callers.pop() if len(callers) == 1 else None, params)
 
-    async def _ask_back(self, asker: CallOrigin | None, params: object) -> Any:
-        if asker is not None and isinstance(params, types.ElicitRequestFormParams):
-            return await asyncio.to_thread(asker.elicit, self.server.name, params)
-        if asker is not None and isinstance(params, types.CreateMessageRequestParams):
-            return await asyncio.to_thread(asker.sample, self.server.name, params)
+    async def _ask_back(self, caller: CallOrigin | None, params: object) -> Any:
+        if caller is not None and isinstance(params, types.ElicitRequestFormParams):
+            return await asyncio.to_thread(caller.elicit, self.server.name, params)
+        if caller is not None and isinstance(params, types.CreateMessageRequestParams):
+            return await asyncio.to_thread(caller.sample, self.server.name, params)
         if isinstance(params, types.ElicitRequestFormParams | types.ElicitRequestURLParams):
             return types.ElicitResult(action="decline")
-        return types.ErrorData(code=types.INVALID_REQUEST, message="nobody can be asked")
+        return types.ErrorData(code=types.INVALID_REQUEST, message="no user can be asked")
 
 
 async def _hold(live: LiveServer) -> None:
-    """Enter and leave the SDK's client in one task, as its cancel scopes want it."""
+    """Enter and leave the SDK's client in one task, as its cancel scopes require."""
     try:
         async with live.client:
             if not live.ready.done():
@@ -313,49 +313,48 @@ _LISTS: Final = (
 )
 
 
-def _progress_of(asker: CallOrigin) -> ProgressFnT:
+def _progress_of(caller: CallOrigin) -> ProgressFnT:
     async def report(progress: float, total: float | None, message: str | None) -> None:
-        asker.progress(progress, total, show_text(message or "")[:_SAID_CHARS_MAX])
+        caller.progress(progress, total, show_text(message or "")[:_SAID_CHARS_MAX])
 
     return report
 
 
-def _said_by(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
-        return _said_by(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
+        return _describe(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
     if isinstance(error, MCPError):
         return error.message
     if isinstance(error, RuntimeError):
         return str(error)
-    return "its answer is none" if isinstance(error, ValidationError) else type(error).__name__
+    return "invalid answer" if isinstance(error, ValidationError) else type(error).__name__
 
 
-# A server's process as the SDK's pair of streams: each line a message, and a limit to each thing.
+# A server's process as the SDK's pair of streams: each line is a message, and all is limited.
 #
-# Lines are heard in the thread of the server's own command, which waits where the loop does not
-# keep up. What no server may say ends the server: an answer to nothing that was asked, a message
-# over the limit, questions without end.
+# Lines arrive in the thread of the server's command, which waits if the loop does not keep up. A
+# server is ended for an answer without a request, a message over the limit, or endless requests.
 #
-# Threat: a server is anybody's program. What it sends is endless, malformed, or for somebody else.
+# Threat: a server is untrusted. Its output may be endless, malformed, or meant for another request.
 
 MESSAGE_BYTES_MAX: Final = 8_000_000
 _UNREAD_MAX: Final = 64
-"""Messages that the loop has not taken yet: then the server waits."""
+"""Limit of messages that the loop has not read yet: then the server waits."""
 _NOTICES_MAX: Final = 200
 """Notifications in one second; more are dropped."""
 _DROPPED_MAX: Final = 20_000
 _JUNK_MAX: Final = 1_000
-"""Lines that are no message: a greeting on the wrong stream is forgiven."""
-_ASKED_MAX: Final = 16
-"""Questions of the server that nobody has answered yet."""
-_COMPLAINT_BYTES_MAX: Final = 500
-"""Of what it says on stderr the last, for whoever wonders why it ended."""
+"""Limit of lines that are not messages, such as a greeting on the wrong stream."""
+_REQUESTS_MAX: Final = 16
+"""Limit of the server's unanswered requests."""
+_STDERR_BYTES_MAX: Final = 500
+"""The tail of stderr to report when it ends."""
 _SEND_S: Final = 10.0
 _SEND_STEP_S: Final = 0.01
 
 
 class _Head(Struct):
-    """What tells messages apart; the rest is the SDK's to read."""
+    """The fields that identify the kind of a message; the SDK parses the rest."""
 
     id: str | int | UnsetType | None = UNSET
     method: str | UnsetType = UNSET
@@ -366,11 +365,11 @@ _HEADS: Final = Decoder(_Head)
 
 
 class _EndedError(HostError):
-    """A server that is ended for what it said."""
+    """A server is ended because of its output."""
 
 
 class ServerWire(ObjectStream[Any]):
-    """Made for one process."""
+    """The streams of one process."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -379,38 +378,38 @@ class ServerWire(ObjectStream[Any]):
         )
         self._room = threading.Semaphore(_UNREAD_MAX)
         self._turn = asyncio.Lock()
-        self._held = bytearray()
+        self._partial_line = bytearray()
         self._waiting: set[str | int] = set()
-        """Ids of our requests without an answer."""
-        self._asked: set[str | int] = set()
+        """Ids of Paddock's unanswered requests."""
+        self._server_requests: set[str | int] = set()
         self._second, self._notices, self._dropped, self._junk = 0.0, 0, 0, 0
-        self._complained = b""
+        self._stderr_tail = b""
         self.process: Process | None = None
         self.heard_s = 0.0
-        """When it last sent a message."""
+        """Time of its last message."""
         self.why = ""
-        """Why it was ended, or has ended; empty while it goes on."""
+        """Why it was ended, or has ended; empty while it runs."""
 
-    # --- heard, in the thread of the server's command -----------------------------------
+    # --- output, in the thread of the server's command ----------------------------------
 
     def hear(self, name: Literal["stdout", "stderr"], chunk: bytes) -> None:
-        """Raises: HostError: then the server is ended."""
+        """Handle a chunk of output. Raises: HostError: then the server is ended."""
         if name == "stderr":
-            self._complained = (self._complained + chunk)[-_COMPLAINT_BYTES_MAX:]
+            self._stderr_tail = (self._stderr_tail + chunk)[-_STDERR_BYTES_MAX:]
             return
         *lines, rest = chunk.split(b"\n")
         for line in lines:
-            self._held += line
-            self._take(bytes(self._held))
-            self._held.clear()
-        self._held += rest
-        if len(self._held) > MESSAGE_BYTES_MAX:
+            self._partial_line += line
+            self._take(bytes(self._partial_line))
+            self._partial_line.clear()
+        self._partial_line += rest
+        if len(self._partial_line) > MESSAGE_BYTES_MAX:
             self._end(f"it sent a message of more than {MESSAGE_BYTES_MAX} bytes")
 
     def ended(self) -> None:
-        """Say that the process is gone."""
-        said = self._complained.decode("utf-8", "replace").strip()
-        self.why = self.why or f"it has ended{f', having said: {said}' if said else ''}"
+        """Close the stream: the process has ended."""
+        said = self._stderr_tail.decode("utf-8", "replace").strip()
+        self.why = self.why or f"it has ended{f' with the error output: {said}' if said else ''}"
         self._in_loop(self._put.close)
 
     def _take(self, line: bytes) -> None:
@@ -423,7 +422,7 @@ class ServerWire(ObjectStream[Any]):
         except (DecodeError, ValidationError, RecursionError):
             self._junk += bool(line.strip())
             if self._junk > _JUNK_MAX:
-                self._end("it sends lines that are no messages")
+                self._end("it sends too many lines that are not messages")
             return
         self.heard_s = time.monotonic()
         if message is None:
@@ -434,7 +433,7 @@ class ServerWire(ObjectStream[Any]):
         self._in_loop(self._post, SessionMessage(message))
 
     def _in_loop(self, act: Callable[..., None], *given: object) -> None:
-        # With the gateway the loop is gone, and who would hear it.
+        # If the gateway is closed, the loop and its readers are gone.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(act, *given)
 
@@ -445,18 +444,19 @@ class ServerWire(ObjectStream[Any]):
             self._room.release()
 
     def _model_of(self, head: _Head) -> type[Any] | None:
-        """Return what to read a message as; None for one to drop."""
+        """Return the type of a message; None to drop it."""
         if head.method is UNSET:
             if head.id is UNSET or head.id is None or head.id not in self._waiting:
-                # Threat: an answer before the question, a second one, or to another's question.
-                self._end("it answered what it was not asked")
+                # Threat: an answer before the request, a second one, or to another request.
+                self._end("it sent an answer without a request")
             self._waiting.discard(head.id)
             return types.JSONRPCError if head.result is UNSET else types.JSONRPCResponse
         if head.id is UNSET:
             return types.JSONRPCNotification if self._has_room() else None
-        if head.id is None or head.id in self._asked or len(self._asked) >= _ASKED_MAX:
-            self._end("it asks too much at once, or twice under one id")
-        self._asked.add(head.id)
+        is_full = len(self._server_requests) >= _REQUESTS_MAX
+        if head.id is None or head.id in self._server_requests or is_full:
+            self._end("it sends too many requests at once, or reuses an id")
+        self._server_requests.add(head.id)
         return types.JSONRPCRequest
 
     def _has_room(self) -> bool:
@@ -466,7 +466,7 @@ class ServerWire(ObjectStream[Any]):
         self._notices += 1
         self._dropped += self._notices > _NOTICES_MAX
         if self._dropped > _DROPPED_MAX:
-            self._end("it sends notifications without end")
+            self._end("it sends too many notifications")
         return self._notices <= _NOTICES_MAX
 
     def _end(self, why: str) -> NoReturn:
@@ -477,7 +477,7 @@ class ServerWire(ObjectStream[Any]):
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncGenerator[tuple[Self, Self]]:
-        """Serve as the SDK's transport, which reads and writes here."""
+        """Act as the SDK's transport."""
         try:
             yield self, self
         finally:
@@ -488,7 +488,7 @@ class ServerWire(ObjectStream[Any]):
         self._put.close()
 
     async def aclose(self) -> None:
-        """Each direction ends with the process."""
+        """Do nothing: each direction ends with the process."""
 
     send_eof = aclose
 
@@ -499,12 +499,12 @@ class ServerWire(ObjectStream[Any]):
 
     async def send(self, item: SessionMessage) -> None:
         """Raises: anyio.BrokenResourceError: the server has ended, or does not read."""
-        said = item.message
-        if isinstance(said, types.JSONRPCRequest):
-            self._waiting.add(said.id)
-        elif isinstance(said, types.JSONRPCResponse | types.JSONRPCError) and said.id is not None:
-            self._asked.discard(said.id)
-        line = said.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        sent = item.message
+        if isinstance(sent, types.JSONRPCRequest):
+            self._waiting.add(sent.id)
+        elif isinstance(sent, types.JSONRPCResponse | types.JSONRPCError) and sent.id is not None:
+            self._server_requests.discard(sent.id)
+        line = sent.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
         async with self._turn:
             await self._write(line)
 
@@ -516,6 +516,6 @@ class ServerWire(ObjectStream[Any]):
             if not line:
                 return
             if time.monotonic() > until_s:
-                self.why = "it does not read what it is sent"
+                self.why = "it does not read its input"
             await asyncio.sleep(_SEND_STEP_S)
         raise anyio.BrokenResourceError

@@ -1,7 +1,7 @@
-"""What a server says of itself: its tools and prompts, each with a digest, and what a person saw.
+"""A server's tool and prompt definitions, and the record of their review.
 
-A description is an instruction to a model, and `npx -y` fetches new code under the same words. So
-nothing is offered but what a person has reviewed, word for word, of the version that was reviewed.
+A description instructs the model, and `npx -y` can fetch new code with the same description. So
+only definitions that a person reviewed are offered, word for word, of the reviewed version.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ _NAME_CHARS_MAX: Final = 64 - len(_CLIENTS_PREFIX)
 _DIGITS: Final = 8
 _FILE_BYTES_MAX: Final = 8_000_000
 DEFINITIONS_BYTES_MAX: Final = 1_000_000
-"""Of one server: what its person has to read."""
+"""Limit for one server, because a person has to read them."""
 
 
 class Definition(Strict, frozen=True):
@@ -52,11 +52,11 @@ class Definition(Strict, frozen=True):
 
 
 class Pinned(Strict, frozen=True):
-    """What a person has seen of a server."""
+    """The reviewed state of a server."""
 
     configured: str
     version: str
-    """Which code answered, as far as that can be told."""
+    """The code that answered, as far as it can be identified."""
     reviewed_at: str
     definitions: tuple[Definition, ...] = ()
 
@@ -73,13 +73,13 @@ class _Pins(Strict, frozen=True):
 
 
 class Pins:
-    """The reviews of one project, in the user's own state."""
+    """The reviews of one project, in the user's state directory."""
 
     def __init__(self, root: ProjectRoot, environment: Environment) -> None:
         self.path = pins_path(root, environment)
 
     def read(self) -> Mapping[str, Pinned]:
-        """Raises: ConfigError: it does not load; then nothing is offered."""
+        """Raises: ConfigError: the file does not load; then nothing is offered."""
         atomic.require_private(self.path.parent)
         content = atomic.read_file(self.path, _FILE_BYTES_MAX)
         return {} if content is None else parse_file(content, str(self.path)).convert(_Pins).servers
@@ -96,12 +96,12 @@ def pins_path(root: ProjectRoot, environment: Environment) -> Path:
 
 
 def configured(server: McpServer) -> str:
-    """Return what tells one way to start a server from another."""
+    """Return a digest of the way a server is started."""
     return digest_of(repr((server.command, server.url)).encode("utf-8", "surrogatepass"))
 
 
 class Redefinition(Struct, frozen=True):
-    """What a person is shown of one definition: as it was reviewed, and as it is."""
+    """A changed definition: as it was reviewed, and as it is now."""
 
     key: str
     before: Definition | None
@@ -116,7 +116,7 @@ def compare(before: Iterable[Definition], now: Iterable[Definition]) -> tuple[Re
 
 
 def offered_name(server: str, tool: str, prefix_chars: int = _NAME_CHARS_MAX) -> str:
-    """Return `SERVER__tool`; what is too long or no name for a client ends in a digest."""
+    """Return `SERVER__tool`; a name that is too long, or invalid for clients, ends in a digest."""
     name = f"{server}__{tool}"
     plain = "".join(
         each if each.isascii() and (each.isalnum() or each in "_-") else "_" for each in name
@@ -128,13 +128,13 @@ def offered_name(server: str, tool: str, prefix_chars: int = _NAME_CHARS_MAX) ->
 
 
 def show_text(text: str) -> str:
-    """Return it with what is not visible escaped; lines and tabs stay."""
+    """Return the text with invisible characters escaped, except line breaks and tabs."""
     lines = text.replace("\r\n", "\n").split("\n")
     return "\n".join("\t".join(map(show_name, line.split("\t"))) for line in lines)
 
 
 def show_values(value: Json, show: Callable[[str], str] = show_text) -> Json:
-    """Return a JSON value with every text in it shown, also the names of members."""
+    """Return a JSON value with `show` applied to every string, including member names."""
     if isinstance(value, str):
         return show(value)
     if isinstance(value, dict):
@@ -146,7 +146,7 @@ def show_values(value: Json, show: Callable[[str], str] = show_text) -> Json:
 
 
 def reviewed(servers: Iterable[McpServer], pins: Mapping[str, Pinned]) -> tuple[str, ...]:
-    """Return the servers whose definitions were reviewed as they are configured now."""
+    """Return the servers that were reviewed with their current configuration."""
     return tuple(
         each.name
         for each in servers

@@ -1,7 +1,7 @@
-"""Other people's servers behind the door: one loop in a thread of its own, a connection for each.
+"""Route tool calls to third-party MCP servers: one event loop, a connection for each server.
 
-Nothing is started before a call needs it. One server that dies, hangs or floods has its own process
-and its own connection; the others go on.
+A server is started when a call first needs it. Each has a separate process and connection, so a
+server that dies, hangs or floods does not affect the others.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ from paddock.tools.spec import Ports, RefusedPath, StoppedCallError, ToolOutput
 from paddock.values.calls import LeftEffect
 
 ASKER: Final[ContextVar[CallOrigin | None]] = ContextVar("paddock_mcp_asker", default=None)
-"""Who made the call that runs in this context, where a server may ask back."""
+"""The caller of the current context, for requests that a server sends back."""
 
 RESULT_BYTES_MAX: Final = 100_000
 Keep = Callable[[bytes], str]
 """Keep bytes in the history; return their digest. Raises: StorageFullError, HostError."""
 Pairs = Sequence[tuple[str, str]]
-"""Values of credentials, and what stands for each."""
+"""Values of credentials and their placeholders."""
 
 
 _WANTED: Final = dict[str, tuple[Any, Any, TypeAdapter[Any]]](
@@ -53,11 +53,11 @@ _WANTED: Final = dict[str, tuple[Any, Any, TypeAdapter[Any]]](
     ),
 )
 _KINDS: Final = {"call": "tool", "prompt": "prompt"}
-"""Of the definitions that have to be as they were reviewed."""
+"""The kinds of definitions that must match their review."""
 
 
 def _as_blocks(operation: str, answer: dict[str, Any]) -> dict[str, Any]:
-    """Return a resource's contents, or a prompt's messages, as a tool's result has its own."""
+    """Return a resource's contents, or a prompt's messages, in the form of a tool's result."""
     if operation == "read":
         return {"content": [{"type": "resource", "resource": each} for each in answer["contents"]]}
     if operation == "prompt":
@@ -84,7 +84,7 @@ class McpGateway:
     def names(self) -> tuple[str, ...]:
         return reviewed(self._servers.values(), self._pins)
 
-    # --- calls, each in a thread of its own ------------------------------------------------
+    # --- calls, each in a separate thread ---------------------------------------------------
 
     def ask(self, plan: AskedPlan, ports: Ports) -> ToolOutput:
         """Raises: SandboxUnavailableError, UnknownToolError: nothing was done; ToolFailedError."""
@@ -113,7 +113,7 @@ class McpGateway:
                 forget()
         answer = found.model_dump(by_alias=True, mode="json", exclude_none=True)
         if isinstance(found, types.InputRequiredResult):
-            said = f"[the MCP server {plan.server} asks for more before it goes on]"
+            said = f"[the MCP server {plan.server} asks for more input before it continues]"
             return self._with_changes(plan.server, ToolOutput(said, {"input_required": answer}))
         secrets = self._sandboxes[plan.server].secrets()
         output = output_of(_as_blocks(plan.operation, answer), secrets, self._keep)
@@ -122,16 +122,16 @@ class McpGateway:
     def _require_reviewed(
         self, name: str, live: LiveServer, kind: str = "", what: str = ""
     ) -> None:
-        """Threat: what was described when somebody looked is something else by now."""
+        """Threat: the server's definitions have changed since their review."""
         pinned = self._pins.get(name)
         if pinned is None or pinned.version != live.version:
             before = "nothing" if pinned is None else quote(pinned.version)
-            raise _unreviewed(name, f"it is {quote(live.version)} now, and {before} was reviewed")
+            raise _unreviewed(name, f"it is now {quote(live.version)}, but {before} was reviewed")
         now = live.definitions.get(f"{kind} {what}")
         if kind and now is None:
-            raise _unreviewed(name, f"it has no {kind} {quote(what)} any more")
+            raise _unreviewed(name, f"it no longer has the {kind} {quote(what)}")
         if kind and now != pinned.find(kind, what):
-            raise _unreviewed(name, f"it describes {quote(what)} in other words now")
+            raise _unreviewed(name, f"its definition of {quote(what)} has changed")
 
     def _with_changes(self, name: str, output: ToolOutput) -> ToolOutput:
         outcome = self._sandboxes[name].bring_in()
@@ -142,7 +142,7 @@ class McpGateway:
         refused = tuple(RefusedPath(each.path, each.code, each.rule) for each in outcome.refused)
         content = output.content
         if outcome.conflict:
-            content += f"\n[none of its changes was kept: {outcome.conflict}]"
+            content += f"\n[its changes were discarded: {outcome.conflict}]"
         if refused:
             names = ", ".join(quote(each.path) for each in refused[:20])
             content += f"\n[changes refused by policy: {len(refused)}: {names}]"
@@ -155,7 +155,7 @@ class McpGateway:
         )
 
     def changed(self, paths: Iterable[str], by: str = "") -> None:
-        """Show servers that have files what somebody else has changed."""
+        """Show other changes of the workspace to the servers that have files."""
         for name, each in self._sandboxes.items():
             if name != by:
                 each.changed(paths)
@@ -163,16 +163,16 @@ class McpGateway:
     # --- for a person ---------------------------------------------------------------------
 
     def look(self, name: str) -> tuple[str, tuple[Definition, ...]]:
-        """Start it, and return its version and all that it describes. Raises: as `call`."""
+        """Start it, and return its version and definitions. Raises: SandboxUnavailableError."""
         live = self._loop.submit(self._connections[name].live()).result()
         return live.version, tuple(live.definitions.values())
 
     def prompts(self) -> list[tuple[str, Definition]]:
-        """Return what was reviewed, each with its server."""
+        """Return the reviewed prompts, each with its server."""
         return [(name, each) for name in self.names for each in self._pins[name].of("prompt")]
 
     def listed(self, name: str, request: Any, result: Any, member: str) -> list[dict[str, Any]]:
-        """Return a list of a server that has one: resources, or their templates."""
+        """Return a server's resources, or their templates; empty if it has none."""
 
         async def pages() -> list[dict[str, Any]]:
             connection = self._connections[name]
@@ -195,22 +195,22 @@ class McpGateway:
 
 def _closed() -> SandboxUnavailableError:
     return SandboxUnavailableError(
-        "the MCP servers of this runtime are not served any more", hint="open the workspace anew"
+        "the MCP servers of this runtime have been closed", hint="open the workspace again"
     )
 
 
 def _unreviewed(name: str, why: str) -> UnknownToolError:
     return UnknownToolError(
         f"the MCP server {quote(name)} is not as it was reviewed: {why}",
-        hint=f"ask a person to look at it: paddock mcp review {name}",
+        hint=f"ask a person to review it: paddock mcp review {name}",
     )
 
 
 def output_of(answer: dict[str, Any], pairs: Pairs, keep: Keep) -> ToolOutput:
-    """Return a result, as the protocol has it: visible, cut, without a credential's value.
+    """Return a result in the protocol's form: visible, truncated, without credentials' values.
 
-    Threat: it is text of somebody else's that a model reads: it may hold what no person sees, be
-    endless, or bring back what the server was never to know.
+    Threat: it is untrusted text that a model reads. It may contain invisible characters, be
+    endless, or reveal a credential's value.
     """
     shown: Any = show_values(answer, lambda text: show_text(_replaced(text, pairs)))
     whole = json.dumps(shown, ensure_ascii=False).encode("utf-8", "surrogatepass")
@@ -229,7 +229,7 @@ def output_of(answer: dict[str, Any], pairs: Pairs, keep: Keep) -> ToolOutput:
     if not content and "structuredContent" in shown:
         content = json.dumps(shown["structuredContent"], ensure_ascii=False)
     if shown.get("isError"):
-        content = f"[the server says that this failed]\n{content}"
+        content = f"[the server reports an error]\n{content}"
     return ToolOutput(content, {"mcp": {**shown, "content": blocks}})
 
 
@@ -240,7 +240,7 @@ def _replaced(text: str, pairs: Pairs) -> str:
 
 
 def _cut(blocks: Iterable[Any]) -> list[Any]:
-    """Keep what fits, from the first on; of a text, its beginning."""
+    """Keep the first blocks that fit; of a text block, its beginning."""
     kept: list[Any] = []
     room = RESULT_BYTES_MAX
     for block in blocks:

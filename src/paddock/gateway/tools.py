@@ -1,4 +1,4 @@
-"""A server's tools, resources and prompts as tools of an agent: judged and recorded like any."""
+"""Offer a server's tools, resources and prompts as an agent's tools, judged and recorded."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,31 +21,31 @@ if TYPE_CHECKING:
 
 TOOLSET: Final = "mcp"
 EFFECTS: Final = Effects(reads_only=False, is_destructive=True, is_open_world=True)
-"""What is said of every one of them: a server's own word about that is worth nothing."""
+"""Assumed for all of them: a server's own hints cannot be trusted."""
 _OUTPUT: Final = result_schema(
     {"mcp": {"type": "object", "description": "The result as the protocol has it."}}
 )
 
 
 Opened = Callable[[], "McpGateway"]
-"""The SDK is loaded when the first server is asked something."""
+"""A function, so that the SDK is only loaded at the first request to a server."""
 
 
 class _Passed(ArgumentType):
-    """Whatever the server takes: it says so itself, in the schema that was reviewed."""
+    """Arguments for the server: the reviewed schema describes them."""
 
 
 class AskedPlan(Struct, frozen=True):
     operation: Literal["call", "read", "prompt"]
     server: str
     name: str
-    """Of a tool or a prompt; of a resource its URI."""
+    """A tool's or prompt's name, or a resource's URI."""
     arguments: Mapping[str, Json]
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        said = json.dumps(dict(self.arguments), ensure_ascii=False)
-        return (Action("mcp", self.operation, f"{self.server}/{self.name}", said),)
+        arguments_json = json.dumps(dict(self.arguments), ensure_ascii=False)
+        return (Action("mcp", self.operation, f"{self.server}/{self.name}", arguments_json),)
 
 
 class _Asking:
@@ -53,7 +53,7 @@ class _Asking:
         self._gateway, self._plan_of = gateway, plan_of
 
     def resolve(self, arguments: Any, ports: Ports) -> AskedPlan:
-        """Raises: InvalidArgumentsError: there is no such server."""
+        """Raises: InvalidArgumentsError: no such server was reviewed."""
         del ports
         return self._plan_of(arguments)
 
@@ -90,14 +90,14 @@ class PromptArguments(ArgumentType):
 
 
 def _of_servers(gateway: Opened, names: Sequence[str]) -> Iterator[Tool[Any]]:
-    """Yield the tools that read a resource, and get a prompt, of any server that was reviewed."""
+    """Yield the tools that read a resource or get a prompt of any reviewed server."""
 
     def plan_of(given: ReadArguments | PromptArguments) -> AskedPlan:
         if given.server not in names:
             raise InvalidArgumentsError(
-                f"there is no MCP server {quote(given.server)} whose definitions were reviewed",
+                f"no reviewed MCP server is named {quote(given.server)}",
                 where="server",
-                hint=f"there are: {', '.join(names) or 'none'}",
+                hint=f"reviewed servers: {', '.join(names) or 'none'}",
             )
         if isinstance(given, ReadArguments):
             return AskedPlan("read", given.server, given.uri, {})
@@ -108,8 +108,8 @@ def _of_servers(gateway: Opened, names: Sequence[str]) -> Iterator[Tool[Any]]:
         ("mcp_prompt", "Get a prompt", PromptArguments),
     )
     for name, title, arguments in rows:
-        said = f"{title} of an MCP server behind the gateway."
-        spec = ToolSpec(name, title, said, TOOLSET, arguments, EFFECTS, _OUTPUT)
+        description = f"{title} of an MCP server behind the gateway."
+        spec = ToolSpec(name, title, description, TOOLSET, arguments, EFFECTS, _OUTPUT)
         yield Tool(spec, _Asking(gateway, plan_of))
 
 
@@ -119,7 +119,7 @@ def offered_tools(
     gateway: Opened,
     is_taken: Callable[[str], bool],
 ) -> list[Tool[Any]]:
-    """Return what is offered of servers that were reviewed; never under a name that is taken."""
+    """Return the tools to offer of reviewed servers; a name that is taken is left out."""
     names = reviewed(servers, pins)
     if not names:
         return []

@@ -1,11 +1,11 @@
 """Every ctypes call of Paddock, each constant with its ABI reason.
 
-    syscalls   system calls by number, what a process gives up for good
+    syscalls   system calls by number, privileges dropped permanently
     files      openat2, renameat2, syncfs
     mounts     mounts by descriptor, a child in new namespaces
-    landlock   rights that are given up
+    landlock   restrictions on access to files, ports and signals
     seccomp    a filter over system calls
 
-A leaf: it knows nothing of workspaces or policy, takes plain integers and bytes
-and raises plain `OSError`, as the functions of `os` do. Who calls it converts.
+A leaf: it knows nothing of workspaces or policy, takes plain integers and bytes and
+raises plain `OSError`, as the functions of `os` do. The caller converts the errors.
 """

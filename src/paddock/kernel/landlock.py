@@ -1,10 +1,10 @@
-"""landlock(7): rights over files, TCP ports and signals that a process gives up for good.
+"""landlock(7): restrict a process's access to files, TCP ports and signals, permanently.
 
-A rule set says which kinds of act it handles; a handled act is then refused unless a
-rule allows it. Rules only ever allow, and what they allow below a directory cannot be
-taken back further down. A rule set is a descriptor: whoever holds it can be held to it.
+A rule set lists the kinds of access it handles; handled access is then refused unless a
+rule allows it. Rules can only allow, and a right allowed on a directory cannot be revoked
+further down. A rule set is a descriptor: a process that has it can restrict itself with it.
 
-Loaded by the launcher too, so nothing slow is imported here.
+The launcher loads this module too, so it imports nothing slow.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ _add = SystemCall(
 _restrict = SystemCall("landlock_restrict_self", ctypes.c_int, ctypes.c_uint32)
 
 _CREATE_RULESET_VERSION = 1
-"""Asks for the version instead of making a rule set; then attributes must be null, 0."""
+"""Asks for the ABI version instead of creating a rule set; the attributes must be null, 0."""
 _RULE_PATH_BENEATH = 1
 _ATTRIBUTE_BYTES = (0, 8, 8, 8, 16, 16, 24)
-"""Of struct landlock_ruleset_attr by ABI, the last one for all later; a longer one with
-zeros in it would do as well, but says what is not meant."""
+"""Size of struct landlock_ruleset_attr by ABI; the last one holds for all later ABIs."""
 
 # Rights over files (linux/landlock.h).
 EXECUTE = 1 << 0
@@ -49,12 +48,12 @@ IOCTL_DEV = 1 << 15
 """ABI 5: ioctl(2) on devices."""
 
 OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
-"""What a rule for anything but a directory may hold; more is EINVAL."""
+"""The rights that a rule for a non-directory may contain; others fail with EINVAL."""
 
 _BIND_TCP = 1 << 0
 _CONNECT_TCP = 1 << 1
 _SCOPES = 0b11
-"""Abstract unix sockets and signals: only to processes held to the same rules."""
+"""Abstract unix sockets and signals: only to processes restricted by the same rule set."""
 
 _NETWORK_ABI = 4
 _SCOPE_ABI = 6
@@ -72,12 +71,12 @@ class _PathBeneath(ctypes.Structure):
     """struct landlock_path_beneath_attr: packed, 12 bytes on every architecture."""
 
     _pack_ = 1
-    _layout_ = "ms"  # What packing means; Python 3.14 wants it said.
+    _layout_ = "ms"  # Python 3.14 requires an explicit layout for packed structures.
     _fields_ = (("allowed", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
 
 
 def landlock_abi() -> int:
-    """Return the kernel's ABI, from 1; 0 where there is none. Raises: OSError."""
+    """Return the kernel's Landlock ABI, 1 or higher; 0 if it has none. Raises: OSError."""
     try:
         return _create(None, 0, _CREATE_RULESET_VERSION)
     except OSError as refused:
@@ -98,9 +97,9 @@ def handled_files(abi: int) -> int:
 
 
 def create_ruleset(abi: int, *, holds_network: bool) -> int:
-    """Return a rule set that handles everything this ABI knows, close-on-exec. Raises: OSError.
+    """Return a close-on-exec rule set that handles all access this ABI knows. Raises: OSError.
 
-    Without a rule everything handled is refused; TCP ports only with `holds_network`.
+    Handled access is refused without a rule; TCP ports are handled only with `holds_network`.
     """
     network = _BIND_TCP | _CONNECT_TCP if holds_network and abi >= _NETWORK_ABI else 0
     scopes = _SCOPES if abi >= _SCOPE_ABI else 0
@@ -110,11 +109,11 @@ def create_ruleset(abi: int, *, holds_network: bool) -> int:
 
 
 def allow_path(ruleset_fd: int, path_fd: int, rights: int) -> None:
-    """Raises: OSError(EINVAL) for rights not handled or for directories only; EBADFD for a pipe."""
+    """Raises: OSError(EINVAL) for unhandled or directory-only rights; EBADFD for a pipe."""
     rule = _PathBeneath(rights, path_fd)
     _add(ruleset_fd, _RULE_PATH_BENEATH, ctypes.addressof(rule), 0)
 
 
 def restrict_self(ruleset_fd: int) -> None:
-    """Raises: OSError(EPERM) before no_new_privs is set, E2BIG after 16 of them."""
+    """Raises: OSError(EPERM) before no_new_privs is set, E2BIG after 16 rule sets."""
     _restrict(ruleset_fd, 0)

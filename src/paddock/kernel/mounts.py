@@ -1,7 +1,7 @@
 """Mounts by descriptor, and namespaces: open_tree(2), move_mount(2), mount_setattr(2), clone(2).
 
-A tree is cloned (`clone_tree`), changed while nobody can see it (`set_tree`), and then attached
-(`attach_tree`): never visible without its flags, and no name is looked up twice.
+A tree is cloned (`clone_tree`), gets its flags while detached (`set_tree`), and is then attached
+(`attach_tree`): it is never visible without its flags, and no name is looked up twice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _AT_RECURSIVE = 0x8000
 _AT_SYMLINK_NOFOLLOW = 0x100
 _OPEN_TREE_CLONE = 1
 _OPEN_TREE_CLOEXEC = os.O_CLOEXEC
-"""Defined as O_CLOEXEC of the same machine (linux/mount.h)."""
+"""Defined as this machine's O_CLOEXEC (linux/mount.h)."""
 _MOVE_FROM_EMPTY = 0x04
 """MOVE_MOUNT_F_EMPTY_PATH: the source is the descriptor itself."""
 _MOVE_TO_EMPTY = 0x40
@@ -80,9 +80,9 @@ _setns.restype = _int
 
 
 def clone_tree(dir_fd: int, path: bytes, *, recursive: bool) -> int:
-    """Return a detached copy; an empty path means the descriptor, a last link is not followed.
+    """Return a detached copy; an empty path means `dir_fd` itself. A final symlink is not followed.
 
-    Raises: OSError; EINVAL where the place belongs to a mount namespace that is not ours.
+    Raises: OSError; EINVAL if the path belongs to another mount namespace.
     """
     flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | _AT_SYMLINK_NOFOLLOW
     flags |= _AT_RECURSIVE if recursive else 0
@@ -91,7 +91,7 @@ def clone_tree(dir_fd: int, path: bytes, *, recursive: bool) -> int:
 
 
 def set_tree(tree: int, attributes: int, *, recursive: bool, id_map: int = -1) -> None:
-    """`id_map`, of a user namespace: owners as it maps them (Linux 5.12; EINVAL without)."""
+    """`id_map`: a user namespace that maps the owners (EINVAL before Linux 5.12)."""
     wanted = _MountAttr(attributes, 0, 0, 0)
     if id_map >= 0:
         wanted.attr_set |= _ID_MAPPED
@@ -105,7 +105,7 @@ def attach_tree(tree: int, target: int) -> None:
 
 
 def make_file_system(kind: bytes, options: dict[bytes, bytes], attributes: int) -> int:
-    """A new file system as a detached tree: fsopen(2), fsconfig(2), fsmount(2)."""
+    """Create a file system as a detached tree: fsopen(2), fsconfig(2), fsmount(2)."""
     context = _fsopen(kind, _FSOPEN_CLOEXEC)
     try:
         for key, value in options.items():
@@ -117,7 +117,7 @@ def make_file_system(kind: bytes, options: dict[bytes, bytes], attributes: int) 
 
 
 def mount_overlay(target: bytes, options: bytes) -> None:
-    """mount(2) of an overlay. Raises: OSError; E2BIG for options of a page, 4,096 bytes."""
+    """Mount an overlay with mount(2). Raises: OSError; E2BIG for options of 4,096 bytes or more."""
     if len(options) >= 4096:
         raise OSError(errno.E2BIG, "overlay options longer than a page")
     if _mount(b"overlay", target, b"overlay", _MS_NOSUID | _MS_NODEV, options) != 0:
@@ -125,24 +125,23 @@ def mount_overlay(target: bytes, options: bytes) -> None:
 
 
 def make_mounts_private() -> None:
-    """Show nothing that we mount elsewhere, nor the other way round."""
+    """Stop mount events from propagating to or from other mount namespaces."""
     if _mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None) != 0:
         raise failure("mount(private)")
 
 
 def enter_root(root: int) -> None:
-    # pivot_root(".", ".") puts the old root on top of the new one, where it is unmounted at once:
-    # no directory for it is needed (pivot_root(2), NOTES).
+    # pivot_root(".", ".") stacks the old root on the new one, where it is unmounted at once: no
+    # directory is needed for it (pivot_root(2), NOTES).
     os.fchdir(root)
     _pivot_root(b".", b".")
-    # Threat: the old root is the host's; as long as it is mounted, `..` leads there.
+    # Threat: the old root is the host's; while it is mounted, `..` leads there.
     if _umount2(b".", _MNT_DETACH) != 0:
         raise failure("umount2")
     os.chdir("/")
 
 
-# `clone_process` is for a single-threaded process only. It is fork(2) with
-# namespaces: the child goes on at the same place with a copy of everything.
+# `clone_process` is for a single-threaded process only. It is fork(2) with namespaces.
 
 # linux/sched.h
 NEW_MOUNTS = 0x00020000
@@ -153,15 +152,15 @@ NEW_USER = 0x10000000
 NEW_PID = 0x20000000
 NEW_NETWORK = 0x40000000
 SAME_PARENT = 0x00008000
-"""CLONE_PARENT: the child is the caller's sibling, so that the caller may end."""
+"""CLONE_PARENT: the child becomes the caller's sibling, so that the caller can exit."""
 
 _SIGCHLD = 17
-"""The signal of a child's end, in the low byte of the flags; 17 on both machines."""
+"""The signal for a child's exit, in the low byte of the flags; 17 on both architectures."""
 
 _PyDLL = ctypes.pythonapi
-# fork() in Python is these three around the call: locks are taken before, and made anew in
-# the child, whose only thread this is (Include/cpython/pylifecycle.h, C API "Operating System
-# Utilities"). The raw call, not the C library's: that has no clone without a new stack.
+# Python's fork() wraps the call in these three: they take locks before it and reinitialise them
+# in the child (Include/cpython/pylifecycle.h, C API "Operating System Utilities"). This uses the
+# raw call because the C library's clone() requires a new stack.
 _before_fork = _PyDLL.PyOS_BeforeFork
 _after_in_parent = _PyDLL.PyOS_AfterFork_Parent
 _after_in_child = _PyDLL.PyOS_AfterFork_Child
@@ -169,20 +168,20 @@ for _hook in (_before_fork, _after_in_parent, _after_in_child):
     _hook.argtypes = ()
     _hook.restype = None
 
-# PyDLL, not CDLL: the child must come back holding the interpreter lock.
+# PyDLL, not CDLL: the child must return holding the interpreter lock.
 _clone = ctypes.PyDLL(None, use_errno=True)["syscall"]
 _clone.argtypes = (ctypes.c_long,) * 6
 _clone.restype = ctypes.c_long
 
 
 def clone_process(flags: int) -> int:
-    # EPERM where the host forbids user namespaces, ENOSPC at their limit, ENOSYS without numbers.
+    # EPERM: the host forbids user namespaces; ENOSPC: their limit; ENOSYS: unknown call number.
     number = call_number("clone", this_machine())
     if number is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     _before_fork()
-    # No stack: the child keeps ours, as with fork. The rest is zero, so that the two machines'
-    # different orders of it do not matter.
+    # No stack: the child keeps the parent's, as with fork. The other arguments are zero, so their
+    # different order on the two architectures does not matter.
     pid = _clone(number, flags | _SIGCHLD, 0, 0, 0, 0)
     if pid == 0:
         _after_in_child()
@@ -195,16 +194,16 @@ def clone_process(flags: int) -> int:
 
 
 def enter_namespace(fd: int, kind: int) -> None:
-    """Move this process, which has one thread alone, for good: setns(2). Raises: OSError."""
+    """Move this single-threaded process permanently: setns(2). Raises: OSError."""
     if _setns(fd, kind) != 0:
         raise failure("setns")
 
 
 def write_id_maps(pid: int | None, users: bytes, groups: bytes, *, keep_groups: bool) -> None:
-    """Map a child's users and groups (None: our own) by lines of `inside outside count`.
+    """Map a child's users and groups (None: this process's) by lines of `inside outside count`.
 
-    Without privileges only one's own ids, after setgroups(2) is given up (user_namespaces(7));
-    `keep_groups` is for root.
+    An unprivileged process can map only its own ids, after denying setgroups(2)
+    (user_namespaces(7)); `keep_groups` is for root.
     """
     where = "self" if pid is None else str(pid)
     if not keep_groups:
@@ -214,12 +213,12 @@ def write_id_maps(pid: int | None, users: bytes, groups: bytes, *, keep_groups: 
 
 
 def forbid_user_namespaces() -> None:
-    # The number is that of the caller's own user namespace, whichever /proc it is written through,
-    # and takes a capability in it to raise again.
+    # The limit is the caller's own user namespace's, whichever /proc it is written through, and
+    # raising it again takes a capability in that namespace.
     _write("/proc/sys/user/max_user_namespaces", b"0")
 
 
 def _write(path: str, content: bytes) -> None:
-    # These files take one write of everything, at offset 0.
+    # These files accept a single write, at offset 0.
     with open(path, "wb", buffering=0) as file:
         file.write(content)

@@ -1,7 +1,7 @@
-"""System calls by number, and what a process gives up for good: prctl(2), capset(2), signal(2).
+"""System calls by number, and permanent loss of privileges: prctl(2), capset(2), signal(2).
 
-Loaded by the launcher, which must be quick: no `typing`, no `dataclasses` (10 and 17 of 15 ms); nor
-`signal`, which loads `enum`.
+The launcher loads this and must start fast (15 ms): no `typing`, no `dataclasses` (10 and 17 ms),
+no `signal`, which loads `enum`.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ import errno
 import os
 import sys
 
-# CDLL, not PyDLL: the interpreter lock is released, for a mount may wait for a disk.
-# use_errno: ctypes keeps errno for us between the call and get_errno().
+# CDLL, not PyDLL: it releases the interpreter lock, because a mount may wait for a disk.
+# use_errno: ctypes saves errno between the call and get_errno().
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class SystemCall:
-    # syscall(2) is variadic. Fixed argument types are right here: on the ABIs of Linux integers and
-    # pointers travel in the same registers, and a `c_long` fills the whole register.
+    # syscall(2) is variadic. Fixed argument types are correct: on the Linux ABIs integers and
+    # pointers are passed in the same registers, and a `c_long` fills the whole register.
 
     def __init__(self, name: str, *arguments: type) -> None:
-        # Indexing makes a new function object each time: types are not shared between calls.
+        # Indexing creates a new function object each time: calls do not share argument types.
         self._function = _libc["syscall"]
         self._function.argtypes = (ctypes.c_long, *arguments)
         self._function.restype = ctypes.c_long
         self.name = name
 
     def __call__(self, *arguments: int | bytes | None) -> int:
-        """Raises: OSError with the call's name; ENOSYS where this machine's number is not known."""
+        """Raises: OSError with the call's name; ENOSYS if this machine's number is unknown."""
         number = call_number(self.name, this_machine())
         if number is None:
             raise OSError(errno.ENOSYS, f"{self.name}: {os.strerror(errno.ENOSYS)}")
@@ -39,29 +39,29 @@ class SystemCall:
 
 
 def failure(name: str) -> OSError:
-    """What the last call left in errno, under the call's name."""
+    """Return the last call's errno as an OSError that names the call."""
     code = ctypes.get_errno()
     return OSError(code, f"{name}: {os.strerror(code)}")
 
 
-# x86_64 and aarch64 are known. Any other machine is refused, never guessed at: a
-# number that means something else there would let through what it should stop.
+# x86_64 and aarch64 are supported. Any other machine is refused: a number that means
+# another call there would let through a call that the filter must stop.
 
 X86_64 = 0
 AARCH64 = 1
 
 _MACHINES = {"x86_64": X86_64, "aarch64": AARCH64}
-"""As uname(2) says. `aarch64_be` is another ABI and is not among them."""
+"""Names from uname(2). `aarch64_be` is a different ABI and is not supported."""
 
 AUDIT_ARCH = (0xC000003E, 0xC00000B7)
 """EM_X86_64 (62) and EM_AARCH64 (183), each with the bits for 64-bit and little-endian
-(linux/audit.h); what a filter finds in `seccomp_data.arch`."""
+(linux/audit.h); the value of `seccomp_data.arch`."""
 
 LAST_KNOWN_CALL = 469
-"""file_setattr (Linux 6.17). Calls with a higher number did not exist when this was written."""
+"""file_setattr (Linux 6.17), the newest call when this was written."""
 
 _NUMBERS: dict[str, tuple[int, int]] = {
-    # asm/unistd_64.h of x86_64, asm-generic/unistd.h of aarch64; -1: there is none.
+    # asm/unistd_64.h of x86_64, asm-generic/unistd.h of aarch64; -1: no such call.
     "acct": (163, 89),
     "add_key": (248, 217),
     "adjtimex": (159, 171),
@@ -147,7 +147,7 @@ _NUMBERS: dict[str, tuple[int, int]] = {
     "uselib": (134, -1),
     "userfaultfd": (323, 282),
     "vhangup": (153, 58),
-    # Since Linux 5.1 a new call has one number on every machine.
+    # Since Linux 5.1 a new call has the same number on every architecture.
     "clone3": (435, 435),
     "fchmodat2": (452, 452),
     "fsconfig": (431, 431),
@@ -185,7 +185,7 @@ def this_machine() -> int:
 
 
 def call_number(name: str, machine: int) -> int | None:
-    """None where the machine has no such call. Raises: KeyError for an unknown name."""
+    """Return None if the machine lacks the call. Raises: KeyError for an unknown name."""
     number = _NUMBERS[name][machine]
     return None if number < 0 else number
 
@@ -204,12 +204,12 @@ _SECUREBITS = 0b11101111
 """NOROOT, NO_SETUID_FIXUP, KEEP_CAPS off, NO_CAP_AMBIENT_RAISE, each locked
 (linux/securebits.h): uid 0 of a namespace gains nothing by exec."""
 _CAPABILITIES_MAX = 64
-"""The kernel answers EINVAL for the first that it does not know."""
+"""The kernel returns EINVAL for the first unknown capability."""
 _CAPABILITY_VERSION = 0x20080522
 """_LINUX_CAPABILITY_VERSION_3: 64 bits, in two structs of three words."""
 
 _prctl = _libc["prctl"]
-# prctl(2) is variadic and the kernel reads unsigned long: c_long fills whole registers.
+# prctl(2) is variadic and the kernel reads unsigned long: c_long fills the whole register.
 _prctl.argtypes = (ctypes.c_int, ctypes.c_long, ctypes.c_long, ctypes.c_long, ctypes.c_long)
 _prctl.restype = ctypes.c_int
 _signal = _libc["signal"]
@@ -227,17 +227,17 @@ def _control(name: str, option: int, value: int, more: int = 0) -> None:
 
 
 def set_no_new_privileges() -> None:
-    """No exec gains anything any more; needed before a filter may be installed."""
+    """Stop exec from granting privileges; required before installing a filter."""
     _control("prctl(NO_NEW_PRIVS)", _SET_NO_NEW_PRIVS, 1)
 
 
 def set_death_signal(number: int) -> None:
-    """Call it after the last change of credentials: the kernel forgets it then."""
+    """Call this after the last change of credentials, which clears the setting."""
     _control("prctl(PDEATHSIG)", _SET_PDEATHSIG, number)
 
 
 def set_dumpable(wanted: bool) -> None:
-    """A change of user closes /proc/PID/{mem,fd,environ,root} and ptrace, exec opens them."""
+    """Allow /proc/PID/{mem,fd,environ,root} and ptrace. setuid(2) clears the flag, exec sets it."""
     _control("prctl(DUMPABLE)", _SET_DUMPABLE, int(wanted))
 
 
@@ -248,11 +248,11 @@ class _CapabilityHeader(ctypes.Structure):
 
 
 _CapabilitySets = ctypes.c_uint32 * 6
-"""struct __user_cap_data_struct twice: effective, permitted, inheritable; low then high words."""
+"""Two struct __user_cap_data_struct: effective, permitted, inheritable; low, then high words."""
 
 
 def drop_capabilities() -> None:
-    """The bounding set first: that takes a capability (CAP_SETPCAP) itself."""
+    # The bounding set first: dropping from it requires a capability (CAP_SETPCAP).
     for capability in range(_CAPABILITIES_MAX):
         if _prctl(_CAPBSET_DROP, capability, 0, 0, 0) != 0:
             if ctypes.get_errno() != errno.EINVAL:
@@ -267,31 +267,31 @@ def drop_capabilities() -> None:
 
 
 def find_arguments() -> tuple[int, int]:
-    """Return address and length: fields 48, 49 of /proc/self/stat. Raises: OSError."""
+    """Return address and length from fields 48 and 49 of /proc/self/stat. Raises: OSError."""
     with open("/proc/self/stat", "rb") as file:
-        # The second field, a name in brackets, may hold spaces.
+        # The second field, a name in brackets, may contain spaces.
         fields = file.read(4096).rpartition(b")")[2].split()
     start, end = int(fields[45]), int(fields[46])
     return start, max(0, end - start)
 
 
 def clear_arguments(address: int, size_bytes: int) -> None:
-    """Have /proc/PID/cmdline say nothing; the place is that of `find_arguments`, fork included."""
+    """Empty /proc/PID/cmdline. The address from `find_arguments` stays valid after fork."""
     ctypes.memset(address, 0, size_bytes)
 
 
 def use_default_action(number: int) -> None:
-    """Have a signal do what it does by default: SIG_DFL is a null pointer."""
+    """Restore a signal's default action: SIG_DFL is a null pointer."""
     _signal(number, None)
 
 
 def end_process(code: int) -> None:
-    """_exit(2): end a forked child at once, without the parent's exit handlers and buffers."""
+    """End a forked child with _exit(2), without running the parent's exit handlers and buffers."""
     _exit(code)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of all orphans below; children do not inherit it. Raises: OSError."""
+    """Become the parent of orphaned descendants; children do not inherit it. Raises: OSError."""
     _control("prctl(CHILD_SUBREAPER)", _SET_CHILD_SUBREAPER, 1)
 
 

@@ -1,14 +1,14 @@
-"""Which hosts a command reaches: names and addresses, what is sent first, the wall that decides.
+"""Control which hosts a command can reach: DNS, connections, TLS requests, credentials.
 
-    packages    hosts of the user's own package clients, asked of them and their registries
+    packages    hosts of the user's package clients, as the clients and their registries report
     names       DNS questions and answers, synthetic addresses, the name server
-    sniff       the first bytes of a client: a TLS hello, the head of an HTTP request, neither
-    egress      the way out: names resolved, addresses judged, connections made, bytes relayed
-    decisions   what is decided and asked about while a command runs
-    wall        one command's network, served from outside it
-    credentials placeholders, and the values that they stand for
-    requests    TLS ended where requests are judged, and hosts verified on the way out
+    sniff       a client's first bytes: a TLS hello, the head of an HTTP request, or neither
+    egress      outgoing connections: resolve names, judge addresses, connect, relay bytes
+    decisions   decisions and approvals while a command runs
+    wall        one sandbox's network, served from outside it
+    credentials credentials and their placeholders
+    requests    TLS termination where requests are judged; verification of the real hosts
 
-Sockets are made in the sandbox's network namespace and served from outside it. See
+Sockets are created in the sandbox's network namespace and served from outside it. See
 docs/architecture.md.
 """

@@ -1,7 +1,7 @@
-"""Credentials that commands never have: what stands for them inside, and where they are kept.
+"""Read credentials, and replace placeholders by their values and back.
 
-A command's variable holds a placeholder. `paddock.network.requests` puts the value in its place
-on the way to a listed host, and the placeholder in place of the value on the way back.
+A command never gets a value: its variable has a placeholder. `paddock.network.requests` replaces
+it by the value in requests to a listed host, and the value by the placeholder in responses.
 """
 
 from base64 import b64decode, b64encode
@@ -17,22 +17,22 @@ from paddock.text.show import quote
 
 _PREFIX: Final = "paddock_"
 _PLACEHOLDER_CHARS_MIN: Final = 24
-"""64 random bits behind the prefix: nobody's text holds one by chance."""
+"""64 random bits after the prefix: no text contains one by chance."""
 _VALUE_CHARS: Final = range(8, 8_193)
-"""A shorter value would be found in texts that have nothing to do with it."""
+"""A shorter value would also match unrelated text."""
 
 _PROGRAM_S: Final = 60.0
 _VISIBLE: Final = bytes(range(0x21, 0x7F))
-"""What a value and a placeholder, also in base64, consist of."""
+"""The bytes of values and placeholders, also in base64."""
 
 Pair = tuple[bytes, bytes]
-"""A text, and what takes its place."""
+"""A text and its replacement."""
 
 
 class Credential:
-    """A value, the hosts that get it, and what stands for it in one sandbox."""
+    """A value, the hosts that get it, and its placeholder in one sandbox."""
 
-    # Threat: whatever shows, copies or keeps an object takes along what it holds.
+    # Threat: code that prints, copies or pickles the object would reveal the value.
     __slots__ = ("_value", "hosts", "name", "placeholder", "variable")
 
     def __init__(
@@ -40,7 +40,7 @@ class Credential:
     ) -> None:
         self.name, self.hosts, self.variable = settings.name, settings.hosts, settings.variable
         self._value = value
-        # As long as the value where it can be: then no length of a response changes.
+        # As long as the value if possible, so that the length of a response does not change.
         length = max(len(value), _PLACEHOLDER_CHARS_MIN)
         self.placeholder = (_PREFIX + randomness(length).hex())[:length]
 
@@ -51,7 +51,7 @@ class Credential:
         return f"Credential({self.name!r})"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a credential is neither copied nor kept")
+        raise TypeError("a credential cannot be copied or pickled")
 
 
 def replace_texts(text: bytes, pairs: Iterable[Pair]) -> bytes:
@@ -61,7 +61,7 @@ def replace_texts(text: bytes, pairs: Iterable[Pair]) -> bytes:
 
 
 def decode_basic(value: bytes) -> bytes:
-    """Return the name and password in a header's value (RFC 7617), nothing where it has none."""
+    """Return the name and password in a header's value (RFC 7617), empty if it has none."""
     try:
         return b64decode(value[6:], validate=True) if value[:6].lower() == b"basic " else b""
     except ValueError:
@@ -77,10 +77,10 @@ def replace_in_header(value: bytes, pairs: Iterable[Pair]) -> bytes:
 
 
 class StreamReplacer:
-    """Replaces texts of visible characters in what comes in pieces.
+    """Replace texts of visible characters in a stream of pieces.
 
-    Threat: who has a host repeat guesses sees how much of one waits for more. So what waits does
-    not depend on the text: all that could be its beginning, were it any text of its length.
+    Threat: a command that makes a host echo guesses could see how much of a guess is held back. So
+    the held part does not depend on the text, only on the length: any possible beginning is held.
     """
 
     def __init__(self, pairs: Sequence[Pair]) -> None:
@@ -88,10 +88,10 @@ class StreamReplacer:
         self._longest = max((len(old) for old, _ in pairs), default=1)
         self._held = b""
         self.found = b""
-        """One of the texts that were replaced so far."""
+        """The last text that was replaced, if any."""
 
     def feed(self, data: bytes) -> bytes:
-        """Return what can go on. The empty piece is the last one."""
+        """Return the bytes to pass on. The empty piece is the last one."""
         text = self._held + data
         for old, new in self._pairs:
             if old in text:
@@ -107,17 +107,17 @@ def read_all(
     home: Path,
     randomness: Callable[[int], bytes],
 ) -> tuple[Credential, ...]:
-    """Take all from where they are, each with a new placeholder. Raises: ConfigError."""
+    """Read all credentials, each with a new placeholder. Raises: ConfigError."""
     return tuple(
         Credential(each, read_value(each, variables, home), randomness) for each in settings
     )
 
 
 def read_value(settings: CredentialSettings, variables: Mapping[str, str], home: Path) -> str:
-    """Take a credential's value from where the user's configuration says that it is.
+    """Read a credential's value from its configured source.
 
-    `variables` are those of the process. Raises: ConfigError where there is no value, or none that
-    a header can hold.
+    `variables` are those of the process. Raises: ConfigError if there is no value, or it is invalid
+    in a header.
     """
     source, found = settings.source, b""
     command, hint = source.command, "it must print the value and exit 0"
@@ -125,9 +125,7 @@ def read_value(settings: CredentialSettings, variables: Mapping[str, str], home:
         service, _, user = source.keyring.partition("/")
         words = ("service", service, *(("username", user) if user else ()))
         command = ("secret-tool", "lookup", *words)
-        hint = (
-            f"needs libsecret's tools; put it there: secret-tool store --label=x {' '.join(words)}"
-        )
+        hint = f"needs libsecret's tools; store it: secret-tool store --label=x {' '.join(words)}"
     if source.env:
         where, hint = f"the variable {quote(source.env)}", "set it where Paddock is started"
         found = variables.get(source.env, "").encode(errors="replace")
@@ -142,14 +140,14 @@ def read_value(settings: CredentialSettings, variables: Mapping[str, str], home:
             found = done.stdout if done.returncode == 0 else b""
         except (OSError, TimeoutExpired) as error:
             where += f" (it cannot be run: {type(error).__name__})"
-    # Threat: a message that quotes what was found holds most of a value.
+    # Threat: a message must not quote the text, which may be most of a value.
     value = found.decode("latin-1").strip()
     if not value:
         problem = "holds no value"
     elif len(value) not in _VALUE_CHARS:
         problem = f"does not hold {_VALUE_CHARS[0]} to {_VALUE_CHARS[-1]} characters"
     elif not value.isascii() or not value.isprintable() or " " in value:
-        problem = "holds spaces or characters that no header takes"
+        problem = "holds spaces or characters that are invalid in a header"
     else:
         return value
     raise ConfigError(f"{where} {problem}", where=f"[credentials.{settings.name}]", hint=hint)

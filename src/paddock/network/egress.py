@@ -1,13 +1,13 @@
-"""The way out of this host: names resolved, addresses judged, connections made, bytes relayed.
+"""Make outgoing connections: resolve names, judge addresses, connect, relay bytes.
 
-A connection goes to exactly the address that was judged, so that no second answer for the name
-counts. Through a proxy of the host's own environment every connection is asked of the proxy.
+A connection goes to exactly the address that was judged, so a later DNS answer has no effect. If
+the host's environment configures a proxy, every connection goes through it.
 
-The first megabyte is received and sent, so that short exchanges need no pipe; what flows on goes
-through a pipe by splice(2), and is never copied into this process. Half a close is passed on.
+The first megabyte is received and sent, so that short exchanges need no pipe; the rest is moved by
+splice(2) through a pipe and never copied into this process. Half-closes are passed on.
 
-Threat: a name that policy lets through leads to this machine, to its network, or to the service
-that gives a cloud's machines their keys. Its owner decides where it leads, and may decide anew.
+Threat: an allowed name can resolve to this machine, to its network, or to the cloud's metadata
+service with its keys. The name's owner chooses the addresses and can change them at any time.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from paddock.policy.network import NetworkJudge, held_addresses
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 Terms = tuple[tuple[Network, ...], NetworkJudge]
-"""Where a name may lead besides public addresses, and who judges the address itself."""
+"""The non-public addresses that a name may resolve to, and the judge of the address itself."""
 Resolve = Callable[[str, int], Awaitable[list[Address]]]
 
 _HOSTS_FILE: Final = Path("/etc/hosts")
@@ -45,21 +45,21 @@ _TRIED_MAX: Final = 4
 _PROXY_HEAD_BYTES_MAX: Final = 16_384
 
 
-class NoWayError(Exception):
-    """A connection that is refused; the text says why, for the result and the record."""
+class EgressError(Exception):
+    """A refused connection; the text says why, for the result and the record."""
 
 
 class Egress:
-    """`environment` is that of the host's own user, for the proxy that connections go through."""
+    """`environment` is that of the user on the host, for the proxy settings."""
 
     def __init__(self, environment: Mapping[str, str], resolve: "Resolve | None" = None) -> None:
         self._environment = environment
         self._resolve = resolve or _resolve_here
 
     async def find(self, host: str, port: int, terms: Sequence[Terms]) -> Sequence[Address | None]:
-        """Return where a connection may go by each of the terms, best first. Raises: NoWayError.
+        """Return the addresses that all terms allow, best first. Raises: EgressError.
 
-        None: through a proxy, which finds the address.
+        None: through a proxy, which resolves the name.
         """
         if self._proxy_for(host) is not None:
             return [None]
@@ -73,15 +73,15 @@ class Egress:
             problems = (_problem_of(address, port, *each, own, is_named=is_named) for each in terms)
             problem = next(filter(None, problems), "")
             if problem:
-                why = why or f"it leads to {address}{problem}"
+                why = why or f"it resolves to {address}{problem}"
             else:
                 ways.append(address)
         if not ways:
-            raise NoWayError(why or "the name has no address")
+            raise EgressError(why or "the name has no address")
         return ways[:_TRIED_MAX]
 
     async def connect(self, way: Address | None, host: str, port: int) -> socket.socket:
-        """Connect to the very address, or through the proxy. Raises: OSError."""
+        """Connect to the address, or through the proxy. Raises: OSError."""
         async with asyncio.timeout(_CONNECT_S):
             if way is not None:
                 return await _connect(str(way), port)
@@ -94,18 +94,18 @@ class Egress:
         name, proxy_port, user = proxy
         loop = asyncio.get_running_loop()
         (*_, place), *_ = await loop.getaddrinfo(name, proxy_port, type=socket.SOCK_STREAM)
-        made = await _connect(str(place[0]), proxy_port)
+        sock = await _connect(str(place[0]), proxy_port)
         try:
             target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
             head = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n"
             if user:
                 head += f"Proxy-Authorization: Basic {base64.b64encode(user.encode()).decode()}\r\n"
-            await loop.sock_sendall(made, f"{head}\r\n".encode("ascii"))
-            await _require_granted(made)
+            await loop.sock_sendall(sock, f"{head}\r\n".encode("ascii"))
+            await _require_granted(sock)
         except BaseException:
-            made.close()
+            sock.close()
             raise
-        return made
+        return sock
 
     def _proxy_for(self, host: str) -> tuple[str, int, str] | None:
         given = self._variable("https_proxy") or self._variable("all_proxy")
@@ -115,10 +115,10 @@ class Egress:
             parts = urlsplit(given if "//" in given else f"http://{given}")
             name, port = (parts.hostname or "").encode("idna").decode(), parts.port or 80
         except ValueError:
-            # It may hold a password.
-            raise NoWayError("this host's proxy variable holds no address of a proxy") from None
+            # It may contain a password, so do not quote it.
+            raise EgressError("this host's proxy variable is not a proxy address") from None
         if parts.scheme != "http" or not name:
-            raise NoWayError(f"this host's proxy is of an unknown kind: {parts.scheme}")
+            raise EgressError(f"this host's proxy has an unsupported scheme: {parts.scheme}")
         user = (
             f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else ""
         )
@@ -169,24 +169,24 @@ def _problem_of(
 
 
 def _means_each(network: Network) -> bool:
-    """Tell whether a network of literal addresses means also those that are not public.
+    """Return True if a rule's network includes its non-public addresses.
 
-    Threat: 0.0.0.0/0 is written for the world, and holds this machine and a metadata service. So
-    it does where all of it is of one kind.
+    Threat: 0.0.0.0/0 is written to mean the internet, but contains this machine and metadata
+    services. So non-public addresses only count if the whole network is of one kind.
     """
     first, last = (judge_address(end, (), ()) for end in (network[0], network[-1]))
     return network.num_addresses == 1 or first == last != ""
 
 
 async def _resolve_here(host: str, port: int) -> list[Address]:
-    # With the final dot below, the resolver finds no name of the hosts file.
+    # With the final dot below, the resolver would not use the hosts file.
     with contextlib.suppress(OSError):
         if named := addresses_in_hosts_file(_HOSTS_FILE.read_text(errors="replace"), host):
             return named
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(_CONNECT_S):
-            # With the final dot it is absolute: no search list makes another name of it.
+            # The final dot makes it absolute: no search list is applied.
             found = await loop.getaddrinfo(
                 host if "." not in host else f"{host}.",
                 port,
@@ -194,13 +194,13 @@ async def _resolve_here(host: str, port: int) -> list[Address]:
                 flags=socket.AI_ADDRCONFIG,
             )
     except (socket.gaierror, TimeoutError) as error:
-        raise NoWayError("the name is not known outside") from error
+        raise EgressError("the name cannot be resolved") from error
     places = (str(place[0]).partition("%")[0] for *_, place in found)
     return [ip_address(text) for text in dict.fromkeys(places)]
 
 
 def addresses_in_hosts_file(text: str, host: str) -> list[Address]:
-    """Return what hosts(5) says of a name; a line that it does not know is passed over."""
+    """Return a name's addresses in hosts(5); malformed lines are skipped."""
     found: list[Address] = []
     for line in text.lower().splitlines():
         address, *names = line.partition("#")[0].split() or [""]
@@ -211,33 +211,33 @@ def addresses_in_hosts_file(text: str, host: str) -> list[Address]:
 
 
 async def _connect(address: str, port: int) -> socket.socket:
-    made = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
-    made.setblocking(False)
+    sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    sock.setblocking(False)
     try:
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await asyncio.get_running_loop().sock_connect(made, (address, port))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await asyncio.get_running_loop().sock_connect(sock, (address, port))
     except BaseException:
-        made.close()
+        sock.close()
         raise
-    return made
+    return sock
 
 
-async def _require_granted(made: socket.socket) -> None:
+async def _require_granted(sock: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     head = b""
-    # Byte by byte: what stands behind the head is the server's already.
+    # Byte by byte: the data after the head already comes from the server.
     while not head.endswith(b"\r\n\r\n"):
-        piece = await loop.sock_recv(made, 1)
+        piece = await loop.sock_recv(sock, 1)
         head += piece
         if not piece or len(head) > _PROXY_HEAD_BYTES_MAX:
-            raise ConnectionRefusedError("the proxy of this host gave no answer")
+            raise ConnectionRefusedError("the proxy of this host did not answer")
     status = head.split(b"\r\n", 1)[0].split(b" ")
     if len(status) < 2 or not status[1].startswith(b"2"):
         raise ConnectionRefusedError("the proxy of this host refused the connection")
 
 
 def _own_networks() -> Iterator[Network]:
-    """Yield this machine's addresses and the networks that it is directly on (proc(5), net)."""
+    """Yield this machine's addresses and its directly attached networks (proc(5), net)."""
     address = ""
     for line in _lines("/proc/net/fib_trie"):
         word = line.split()
@@ -247,7 +247,7 @@ def _own_networks() -> Iterator[Network]:
             yield ip_network(address)
     for line in _lines("/proc/net/route")[1:]:
         _, destination, gateway, *_, mask = (line.split() + [""] * 8)[:8]
-        # Of the machine's own byte order; a default route has no mask.
+        # In the machine's byte order; a default route has no mask.
         if int(gateway, 16) == 0 and int(mask, 16):
             start, bits = (int(part, 16).to_bytes(4, "little") for part in (destination, mask))
             yield ip_network(f"{IPv4Address(start)}/{IPv4Address(bits)}")
@@ -261,18 +261,18 @@ def _lines(path: str) -> list[str]:
     try:
         return Path(path).read_text("ascii").splitlines()
     except OSError:
-        # A kernel without that protocol.
+        # The kernel does not support the protocol.
         return []
 
 
-# --- which addresses a name may lead to -----------------------------------------
+# --- which addresses a name may resolve to --------------------------------------
 
-# Threat: the owner of an allowed name lets it lead to a router, a metadata service, a database or
-# this machine; plainly, or within an IPv6 address that a translator turns back.
+# Threat: the owner of an allowed name lets it resolve to a router, a metadata service, a database
+# or this machine; directly, or embedded in an IPv6 address that a translator unwraps.
 #
 # The tables follow IANA's registries of special-purpose addresses (RFC 6890), multicast addresses
-# and global unicast addresses. They are stricter for blocks of protocols: all of 192.0.0.0/24 and
-# 2001::/23. Python's `is_global` is no such table: it holds for multicast, 168.63.129.16, and
+# and global unicast addresses. They are stricter for protocol blocks: all of 192.0.0.0/24 and
+# 2001::/23. Python's `is_global` is not enough: it is true for multicast, 168.63.129.16, and
 # private hosts behind NAT64 or 6to4.
 _Table = tuple[tuple[Network, str], ...]
 
@@ -290,22 +290,22 @@ _NOT_PUBLIC: Final = _table(
     ("loopback", "127.0.0.0/8 ::1/128"),
     ("private", "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7 fec0::/10"),
     ("link-local", "169.254.0.0/16 fe80::/10"),
-    ("shared by a provider's customers", "100.64.0.0/10"),
-    ("a service of the cloud", "168.63.129.16/32"),
-    ("for protocols", "192.0.0.0/24 192.88.99.0/24 2001::/23"),
-    ("for measuring networks", "198.18.0.0/15"),
-    ("for documents", "192.0.2.0/24 198.51.100.0/24 203.0.113.0/24 2001:db8::/32 3fff::/20"),
+    ("carrier-grade NAT", "100.64.0.0/10"),
+    ("a cloud platform service", "168.63.129.16/32"),
+    ("reserved for protocols", "192.0.0.0/24 192.88.99.0/24 2001::/23"),
+    ("reserved for benchmarks", "198.18.0.0/15"),
+    ("for documentation", "192.0.2.0/24 198.51.100.0/24 203.0.113.0/24 2001:db8::/32 3fff::/20"),
     ("reserved", "240.0.0.0/4"),
 )
 _GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
 
 
 def judge_address(address: Address, allowed: Sequence[Network], own: Sequence[Network]) -> str:
-    """Return why the address may not be reached, in a few words; empty where it may.
+    """Return why the address may not be reached, in a few words; empty if it may.
 
-    `allowed`: what a rule lets pass besides public addresses; never an unspecified, multicast or
-    broadcast one. `own`: this machine's addresses, and the networks that it is directly on.
-    An address that holds IPv4 addresses is judged as each of these.
+    `allowed`: the non-public addresses that a rule allows; never an unspecified, multicast or
+    broadcast one. `own`: this machine's addresses and its directly attached networks.
+    An address with embedded IPv4 addresses is judged as each of them.
     """
     held = held_addresses(address)
     words = [_judge(each, allowed, own) for each in held or (address,)]
@@ -331,7 +331,7 @@ def _judge_own(address: Address, own: Sequence[Network]) -> str:
     found = [each.num_addresses for each in own if address in each]
     if not found:
         return ""
-    return "of this machine" if min(found) == 1 else "of a network that this machine is on"
+    return "on this machine" if min(found) == 1 else "on a network of this machine"
 
 
 def _find(address: Address, table: _Table) -> str:
@@ -351,7 +351,7 @@ IDLE_S: Final = 3600.0
 HALF_CLOSED_S: Final = 300.0
 _LOOK_S: Final = 5.0
 _RESET: Final = struct.pack("ii", 1, 0)
-"""SO_LINGER, on, for no second: close(2) resets (socket(7))."""
+"""SO_LINGER on, zero seconds: close(2) resets the connection (socket(7))."""
 
 
 class _Flow:
@@ -361,7 +361,7 @@ class _Flow:
 
 
 class Relay:
-    """One connection of a command, `inside`, and its way out, `outside`; both non-blocking."""
+    """Relay between a command's connection, `inside`, and the real one, `outside`: non-blocking."""
 
     def __init__(self, inside: socket.socket, outside: socket.socket) -> None:
         self.sent, self.received = _Flow(inside, outside), _Flow(outside, inside)
@@ -370,7 +370,7 @@ class Relay:
     async def run(self, until: "asyncio.Task[Any] | None" = None) -> str:
         """Return how it ended: `closed`, `reset` or `idle`.
 
-        Nothing is sent before `until` has come to a result. Raises what that raised.
+        Nothing is sent before the task `until` is done. Raises: what that raised.
         """
         loop = asyncio.get_running_loop()
         self._moved_s = loop.time()
@@ -410,14 +410,14 @@ class Relay:
             await self._splice(flow)
         flow.is_over = True
         with contextlib.suppress(OSError):
-            # The other side may have closed for good already.
+            # The other side may have closed already.
             flow.target.shutdown(socket.SHUT_WR)
 
     async def _splice(self, flow: _Flow) -> None:
         out, into = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             with contextlib.suppress(PermissionError):
-                # The user's pipes together have their limit: smaller pieces only cost time.
+                # All pipes of a user share a limit: smaller pieces only cost time.
                 fcntl.fcntl(into, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
             source, target = flow.source.fileno(), flow.target.fileno()
             while True:
@@ -433,7 +433,7 @@ class Relay:
             os.close(into)
 
     async def _pass_mark(self, flow: _Flow) -> bool:
-        """Relay what splice(2) stops at for good: TCP's urgent mark. False: it is the end."""
+        """Pass TCP's urgent mark, at which splice(2) stops. Return False at the end of data."""
         loop = asyncio.get_running_loop()
         piece = await loop.sock_recv(flow.source, _PIECE_BYTES)
         await loop.sock_sendall(flow.target, piece)
@@ -446,7 +446,7 @@ class Relay:
 
 
 async def _splice_when(source: int, target: int, *, wait_for: int, is_reading: bool) -> int:
-    """Return how much; 0 at the end, and where what can be read is not for splice(2)."""
+    """Return the number of bytes; 0 at the end, and if splice(2) cannot move the readable data."""
     was_ready = False
     while True:
         try:
@@ -475,7 +475,7 @@ async def until_ready(fd: int, *, is_reading: bool) -> None:
 
 
 def reset(connection: socket.socket) -> None:
-    """Close it as an error, so that nobody takes it for an answer that ended well."""
+    """Close with a reset, so that the peer does not take a cut answer for a complete one."""
     with contextlib.suppress(OSError):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
     connection.close()

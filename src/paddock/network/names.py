@@ -1,7 +1,7 @@
-"""Names of hosts: asked for in DNS messages, given synthetic addresses, and answered.
+"""Answer DNS questions with synthetic addresses.
 
-A codec of our own for the one question that matters (RFC 1035, RFC 6891). A question's name has no
-compression here, so nothing that is read can point anywhere.
+A minimal codec for single-question messages (RFC 1035, RFC 6891). Compression in a question's name
+is refused, so no pointer is ever followed.
 """
 
 import asyncio
@@ -27,40 +27,39 @@ _FORMAT_ERROR, _NO_SUCH_NAME, _NOT_IMPLEMENTED, _REFUSED, _BAD_VERSION = 1, 3, 4
 _KIND_A, _KIND_OPT, _SPACE_IN = 1, 41, 1
 _POINTER_TO_QUESTION: Final = 0xC000 | _HEADER.size
 _DATAGRAM_MAX: Final = 1232
-"""What the answer says we take: the size that survives every path (DNS flag day 2020)."""
+"""The datagram size that answers announce; it passes on all paths (DNS flag day 2020)."""
 _DNSSEC_OK: Final = 0x8000
 _AT_ONCE_MAX: Final = 64
 _DATAGRAM_BYTES_MAX: Final = 65_535
 _TTL_S: Final = 5
-"""Short: a policy may change. An address stays the name's own as long as its namespace."""
+"""Short, because policy may change. A name keeps its address as long as the namespace exists."""
 _LOOPBACK: Final = IPv4Address("127.0.0.1")
 SYNTHETIC_NETWORK: Final = IPv4Network("198.18.0.0/15")
-"""For measuring networks (RFC 2544), so that nothing is really there."""
+"""Reserved for network benchmarks (RFC 2544), so no real host uses it."""
 _NAMES_MAX: Final = 4_096
 
 
 class HostQuestion(Struct, frozen=True):
-    """A DNS question. `name` is empty where `answer` needs no decision: malformed, or localhost."""
+    """A DNS question. `name` is empty if `answer` needs no decision: malformed, or localhost."""
 
     id: int
     flags: int
     code: int = 0
-    """The code of its answer, where the question itself decides that."""
+    """The response code, if the question alone decides it."""
     asked: bytes = b""
-    """The question as it was sent: its letters' case proves to the client whose answer it is."""
+    """The question as sent: clients compare its letter case to match the answer."""
     edns: bytes = b""
     """The OPT record of the answer."""
     name: str = ""
     is_local: bool = False
     wants_address: bool = False
-    """It asks for an IPv4 address; whatever else it asks for, the name has none."""
+    """It asks for an IPv4 address; a name has no other records."""
 
 
 def read_question(message: bytes) -> HostQuestion | None:
-    """Read a datagram. None: nothing that can be answered, such as an answer.
+    """Read a datagram. Return None if it cannot be answered, for example an answer.
 
-    A question that cannot be read, or whose name is none, is one that `answer` answers with an
-    error.
+    A malformed question, or one with an invalid name, gets an error from `answer`.
     """
     if not _HEADER.size <= len(message) <= _DATAGRAM_BYTES_MAX:
         return None
@@ -80,16 +79,16 @@ def read_question(message: bytes) -> HostQuestion | None:
     elif not code and space != _SPACE_IN:
         code = _REFUSED
     is_local = not code and f".{name}".endswith(".localhost")
-    # glibc drops an answer without its question, and waits: so also of a bad name.
+    # glibc ignores an answer without its question, and waits: include it for a bad name too.
     asked, name = message[_HEADER.size : end], "" if code or is_local else name
     return HostQuestion(number, flags, code, asked, edns, name, is_local, kind == _KIND_A)
 
 
 def _read_labels(message: bytes) -> tuple[list[bytes], int]:
-    """Return the labels of the first question, and where it ends; 0 where that cannot be read.
+    """Return the labels of the first question, and its end; 0 if it is malformed.
 
-    Threat: a pointer that leads to itself. Nothing stands before the first name that one could
-    lead to, so a length above 63 (a pointer, or reserved) ends the reading.
+    Threat: a pointer to itself. The first name has nothing before it to point to, so a length
+    above 63 (a pointer, or reserved) is malformed.
     """
     labels: list[bytes] = []
     start = at = _HEADER.size
@@ -103,7 +102,7 @@ def _read_labels(message: bytes) -> tuple[list[bytes], int]:
 
 
 def _name_of(labels: list[bytes]) -> str:
-    """Return the canonical name, or empty: a dot within a label would make another name of it."""
+    """Return the canonical name, empty if invalid: a dot in a label would change the name."""
     if any(b"." in label for label in labels):
         return ""
     try:
@@ -113,9 +112,9 @@ def _name_of(labels: list[bytes]) -> str:
 
 
 def _read_rest(rest: bytes, records: int) -> tuple[int, bytes]:
-    """Return the code that what follows the question calls for, and the OPT record to answer.
+    """Check the records after the question; return a response code, and the OPT record to answer.
 
-    One OPT record may follow (RFC 6891). Signed questions and other records: an error.
+    One OPT record may follow (RFC 6891). Signed questions and other records are an error.
     """
     if not rest and not records:
         return 0, b""
@@ -131,9 +130,9 @@ def _read_rest(rest: bytes, records: int) -> tuple[int, bytes]:
 def answer(question: HostQuestion, found: IPv4Address | bool = True) -> bytes:
     """Return the answer: at most 512 bytes, so that it always fits a datagram.
 
-    What the question itself decides comes first: its error, or 127.0.0.1 for localhost and names
-    below. Else: not known (False); or known, with the address where that was asked for, and nothing
-    for any other type.
+    The question's own code comes first, or 127.0.0.1 for localhost and names below it. Otherwise
+    `found` is False for an unknown name, True for a known one, or its address, which is only
+    included if the question asks for it.
     """
     found = _LOOPBACK if question.is_local else found
     code = question.code or (_NO_SUCH_NAME if found is False else 0)
@@ -141,17 +140,17 @@ def answer(question: HostQuestion, found: IPv4Address | bool = True) -> bytes:
     if isinstance(found, IPv4Address) and not code and question.wants_address:
         place = _POINTER_TO_QUESTION
         records = _ADDRESS.pack(place, _KIND_A, _SPACE_IN, _TTL_S, 4, found.packed)
-    # Without "recursion available", glibc takes an empty answer for a server's failure.
+    # Without "recursion available", glibc treats an empty answer as a server failure.
     flags = _RESPONSE | question.flags & (_OPCODE | _WANTS_RECURSION) | _CAN_RECURSE | code & 0xF
     counts = bool(question.asked), bool(records), 0, bool(question.edns)
     return _HEADER.pack(question.id, flags, *counts) + question.asked + records + question.edns
 
 
 class SyntheticNames:
-    """The addresses that names have inside: each its own, and the same with the same key.
+    """Assign each name a unique synthetic address, which depends only on the name and the key.
 
-    Of two names that a key leads to one place, who comes second gets the next free one; a program
-    cannot choose such names without the key.
+    If two names collide, the second one gets the next free address; without the key a program
+    cannot choose colliding names.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -161,13 +160,13 @@ class SyntheticNames:
         self._names: dict[IPv4Address, str] = {}
 
     def address_of(self, name: str) -> IPv4Address | None:
-        """Return the address of a canonical name, given at its first use. None: no room is left."""
+        """Return a canonical name's address, assigned at first use. None: the table is full."""
         known = self._addresses.get(name)
         if known is not None or len(self._names) >= _NAMES_MAX:
             return known
         digest = hashlib.blake2b(name.encode("ascii"), digest_size=8, key=self._key).digest()
         at = int.from_bytes(digest, "big")
-        # Not given: the network itself, what `lo` has besides 127.0.0.1, the broadcast address.
+        # Never assigned: the network address, the second address of `lo`, the broadcast address.
         room = SYNTHETIC_NETWORK.num_addresses - 3
         while (address := SYNTHETIC_NETWORK[2 + at % room]) in self._names:
             at += 1
@@ -179,13 +178,13 @@ class SyntheticNames:
 
 
 Answering = Callable[[str, bool], Awaitable[IPv4Address | bool]]
-"""Of a name, and whether its address is asked for: the address, or whether the name is known."""
+"""From a name and whether its address is wanted, to the address, or whether the name is known."""
 
 
 class NameServer:
-    """Answers the questions of one sandbox, from a socket that was made in its network.
+    """Answer the questions of one sandbox, on a socket that was created in its network.
 
-    Threat: a flood of questions. Only so many are answered at once; the kernel drops the rest.
+    Threat: a flood of questions. The number answered at once is limited; the rest is dropped.
     """
 
     def __init__(self, fd: int, find: Answering) -> None:
@@ -198,7 +197,7 @@ class NameServer:
         asyncio.get_running_loop().add_reader(self.socket.fileno(), self._take)
 
     def close(self) -> set[asyncio.Task[None]]:
-        """Answer nothing more; return what is still at work."""
+        """Stop answering; return the tasks that are still running."""
         asyncio.get_running_loop().remove_reader(self.socket.fileno())
         self.socket.close()
         return self._answering
@@ -222,5 +221,5 @@ class NameServer:
             found = await self._find(question.name, question.wants_address)
         reply = answer(question, found)
         with contextlib.suppress(OSError):
-            # Nobody may wait for it any more, or the sandbox has ended.
+            # The client may be gone, or the sandbox has ended.
             self.socket.sendto(reply, sender)

@@ -1,7 +1,7 @@
-"""The hosts of the user's own package clients: asked of them, and once of their registries.
+"""Find the hosts of the user's package clients: ask the clients, and once their registries.
 
-No registry's name stands here: a default is what the client itself says. Where a client is
-missing, hangs or says nothing that is understood, nothing is allowed for it, and why is told.
+No registry is hard-coded: the defaults come from the clients. If a client is missing, hangs or
+gives no usable answer, nothing is allowed for it, and the reason is reported.
 """
 
 import html
@@ -30,11 +30,11 @@ from paddock.text.show import quote
 
 _ANSWER_BYTES_MAX: Final = 2_000_000
 _HOSTS_MAX: Final = 8
-"""That one registry names: more is no list of its own hosts."""
+"""Limit of hosts that one registry may name: a longer list is not just its own hosts."""
 
 
 class PackageHost(Strict, frozen=True):
-    """A host that a client reaches, and the addresses besides public ones that its name has."""
+    """A host that a client connects to, and the non-public addresses of its name."""
 
     name: str
     port: int
@@ -42,10 +42,10 @@ class PackageHost(Strict, frozen=True):
 
 
 class PackageIndex(Strict, frozen=True):
-    """One index of one client, where that is said, and the hosts: its own, then those it names.
+    """An index of a client, the setting it comes from, and the hosts: its own, then those it names.
 
-    `value` is without user and password. `variable` gives it to the client in the sandbox; empty
-    where none is needed, or none would do. `problem`: why it does not say which hosts it uses.
+    `value` is without user and password. `variable` passes it to the client in the sandbox; empty
+    if none is needed or possible. `problem`: why it does not report the hosts it uses.
     """
 
     client: str
@@ -58,17 +58,17 @@ class PackageIndex(Strict, frozen=True):
 
 
 class FoundPackages(Strict, frozen=True):
-    """What all clients and their registries said; `problems` name the clients that did not."""
+    """The answers of all clients and registries; `problems` name the clients that failed."""
 
     indexes: tuple[PackageIndex, ...]
     problems: tuple[str, ...] = ()
 
 
 class PackageInquiry(Struct, frozen=True):
-    """What discovery asks; `run` and `fetch` raise HostError, `run` OSError too.
+    """Functions for discovery; `run` and `fetch` raise HostError, `run` also OSError.
 
-    `run` returns all that a client printed, `fetch` where an address led and the body, and
-    `resolve` the addresses of a name.
+    `run` returns a client's output, `fetch` the final URL and the body, and `resolve` the
+    addresses of a name.
     """
 
     run: Callable[[tuple[str, ...]], str]
@@ -87,28 +87,28 @@ _ASKED: Final = (
     ),
     ("npm config list --long", r'^((?:@[^:\s]+:)?registry) = "(.*)"'),
     ("go env", r"""^(GOPROXY|GOSUMDB)=["']?([^"'\n]*)"""),
-    # cargo says where its index is in no other way than by what it could not reach.
+    # cargo only reports its index in the error about a failed download.
     ("cargo generate-lockfile", r"(failed to (?:download from|fetch)) `([^`\s]+)`"),
 )
-"""Questions to clients, and what finds names and values in an answer: the later ones count."""
+"""Commands to run, and patterns for names and values in their output: later ones win."""
 _VARIABLES: Final = {
     ("pip", "index-url"): "PIP_INDEX_URL",
     ("pip", "extra-index-url"): "PIP_EXTRA_INDEX_URL",
     ("uv", "index-url"): "UV_DEFAULT_INDEX",
     ("uv", "extra-index-url"): "UV_INDEX",
-    # No shell has a variable of a scoped registry's name, and cargo none for a replaced source.
+    # A scoped registry's name is not a valid variable name, and cargo has none for a source.
     ("npm", "registry"): "npm_config_registry",
     ("go", "GOPROXY"): "GOPROXY",
     ("go", "GOSUMDB"): "GOSUMDB",
 }
 _BETWEEN: Final = {
-    # pip writes a line's end as Python's repr() does.
+    # pip writes a line break as Python's repr() does.
     "extra-index-url": r"\s+|\\n",
     "GOPROXY": r"[,|]",
 }
-"""What stands between the values of a list."""
+"""Patterns that separate the values of a list."""
 _FIXED: Final = {
-    # pip breaks its lines at the terminal's width, a long address in its middle.
+    # pip wraps its output at the terminal's width, even within a URL.
     "COLUMNS": "10000",
     "UV_PYTHON_DOWNLOADS": "never",
     "CARGO_HTTP_PROXY": "http://127.0.0.1:1",
@@ -122,25 +122,25 @@ _MANIFEST: Final = (
 
 
 def package_rules(found: FoundPackages) -> tuple[PackageRule, ...]:
-    """Return a rule for each host and port, with the addresses that its name was found to have."""
-    made: dict[str, set[str]] = {}
+    """Return a rule for each host and port, with the non-public addresses of its name."""
+    addresses: dict[str, set[str]] = {}
     for each in (host for index in found.indexes for host in index.hosts):
         name = f"[{each.name}]" if ":" in each.name else each.name
-        made.setdefault(f"tool:net:connect {name}:{each.port}", set()).update(each.addresses)
-    return tuple(PackageRule(action, tuple(sorted(made[action]))) for action in sorted(made))
+        addresses.setdefault(f"tool:net:connect {name}:{each.port}", set()).update(each.addresses)
+    return tuple(PackageRule(each, tuple(sorted(addresses[each]))) for each in sorted(addresses))
 
 
 def index_variables(found: FoundPackages) -> dict[str, str]:
-    """Return the variables by which clients in the sandbox get the same indexes, no password."""
-    made: dict[str, list[str]] = {}
+    """Return variables that give clients in the sandbox the same indexes, without passwords."""
+    values: dict[str, list[str]] = {}
     for each in found.indexes:
         if each.variable:
-            made.setdefault(each.variable, []).append(each.value)
-    return {name: (",".join if name == "GOPROXY" else " ".join)(made[name]) for name in made}
+            values.setdefault(each.variable, []).append(each.value)
+    return {name: (",".join if name == "GOPROXY" else " ".join)(values[name]) for name in values}
 
 
 def find_packages(outside: PackageInquiry) -> FoundPackages:
-    """Ask every client, then each registry once what it says of itself. Never raises."""
+    """Ask every client, then each registry once for its hosts. Never raises."""
     indexes, problems = list[PackageIndex](), list[str]()
     for client in dict.fromkeys(question.split()[0] for question, _ in _ASKED):
         try:
@@ -152,17 +152,17 @@ def find_packages(outside: PackageInquiry) -> FoundPackages:
             problems.append(f"{client}: it names no index")
         for each in given:
             try:
-                indexes.append(_look(outside, each))
+                indexes.append(_complete(outside, each))
             except ValueError:
                 problems.append(f"{client}: {each.origin} is not the address of a registry")
     return FoundPackages(tuple(indexes), tuple(problems))
 
 
 def _ask(outside: PackageInquiry, client: str) -> Iterator[PackageIndex]:
-    """What the client has, as it says it. Raises: HostError."""
+    """Yield a client's indexes, as it reports them. Raises: HostError."""
     found: dict[str, list[PackageIndex]] = {}
-    for question, said in (each for each in _ASKED if each[0].startswith(client)):
-        answers = re.findall(said, outside.run(tuple(question.split())), re.MULTILINE)
+    for question, pattern in (each for each in _ASKED if each[0].startswith(client)):
+        answers = re.findall(pattern, outside.run(tuple(question.split())), re.MULTILINE)
         found |= {name: [] for name, _ in answers}
         for name, text in answers:
             variable, origin = _VARIABLES.get((client, name), ""), f"{question}: {name}"
@@ -172,8 +172,8 @@ def _ask(outside: PackageInquiry, client: str) -> Iterator[PackageIndex]:
     yield from (each for given in found.values() for each in given)
 
 
-def _look(outside: PackageInquiry, given: PackageIndex) -> PackageIndex:
-    """Complete what a client has. Raises: ValueError: it is not the address of a registry."""
+def _complete(outside: PackageInquiry, given: PackageIndex) -> PackageIndex:
+    """Add the hosts to an index. Raises: ValueError: it is not the address of a registry."""
     if given.variable == "GOSUMDB":
         name, _, url = given.value.partition(" ")
         hosts = () if name == "off" else (_host(outside, url or f"https://{name.split('+')[0]}"),)
@@ -186,16 +186,16 @@ def _look(outside: PackageInquiry, given: PackageIndex) -> PackageIndex:
     given = replace(given, value=prefix + url, has_credentials=bool(userinfo or parts.query))
     own, named, why = _host(outside, url), set[PackageHost](), ""
     try:
-        for said in map(urlsplit, _said(outside, given.client, url.rstrip("/"))):
-            named.add(_host(outside, f"{said.scheme}://{said.netloc}"))
+        for served in map(urlsplit, _served(outside, given.client, url.rstrip("/"))):
+            named.add(_host(outside, f"{served.scheme}://{served.netloc}"))
     except HostError as error:
         why = error.message
     except (ValueError, TypeError, LookupError, AttributeError):
         why, named = "its answer is not understood", set[PackageHost]()
     if len(named) > _HOSTS_MAX:
-        why, named = f"it names {len(named)} hosts, so none of them counts", set[PackageHost]()
+        why, named = f"it names {len(named)} hosts, which is too many", set[PackageHost]()
     if not own.addresses:
-        # Threat: a public registry names a host of the network that nobody outside reaches.
+        # Threat: a public registry names a host of the internal network.
         named = {replace(each, addresses=()) for each in named}
     others = sorted(named - {own}, key=lambda each: (each.name, each.port))
     return replace(given, hosts=(own, *others), problem=why)
@@ -215,8 +215,8 @@ def _host(outside: PackageInquiry, url: str) -> PackageHost:
     return PackageHost(name, parts.port or (443 if parts.scheme == "https" else 80), addresses)
 
 
-def _said(outside: PackageInquiry, client: str, url: str) -> Iterator[str]:
-    """Addresses of what a registry serves; it is told no password, and so may say nothing.
+def _served(outside: PackageInquiry, client: str, url: str) -> Iterator[str]:
+    """Yield URLs that a registry serves from. It gets no password, so it may refuse to answer.
 
     Raises: HostError, ValueError, TypeError, LookupError.
     """
@@ -230,12 +230,12 @@ def _said(outside: PackageInquiry, client: str, url: str) -> Iterator[str]:
         yield from (each for each in (final, *links) if each.startswith("http"))
     elif client == "npm":
         final, page = outside.fetch(f"{url}/npm/latest")
-        said: Any = read_json(page.decode())
-        yield from (final, said["dist"]["tarball"])
+        answer: Any = read_json(page.decode())
+        yield from (final, answer["dist"]["tarball"])
     elif client == "cargo":
         final, page = outside.fetch(f"{url}/config.json")
-        said = read_json(page.decode())
-        yield from (final, said["dl"], said.get("api") or final)
+        answer = read_json(page.decode())
+        yield from (final, answer["dl"], answer.get("api") or final)
 
 
 def _links(page: bytes) -> list[str]:
@@ -257,11 +257,11 @@ def open_inquiry(
     resolve: Callable[[str], Sequence[str]],
     client_s: float = 20,
 ) -> PackageInquiry:
-    """Return what asks the clients as this user has them; `directory` is empty and the user's own.
+    """Return functions that ask this user's clients; `directory` is empty and the user's own.
 
-    Threat: a project that brings a client, its configuration, or (as direnv does) a variable that
-    leads to one: an agent's code would run outside, or it would name the hosts that it may reach.
-    Nothing at or below `closed`, the workspaces, counts. Raises: ConfigError, OSError.
+    Threat: a project contains a client, its configuration, or (as with direnv) a variable that
+    points to one: an agent's code would run outside, or choose the hosts that it may reach.
+    Everything at or below `closed`, the workspaces, is ignored. Raises: ConfigError, OSError.
     """
 
     def is_closed(path: str) -> bool:
@@ -280,14 +280,14 @@ def open_inquiry(
     cargo = f"{kept.get('CARGO_HOME') or f'{home}/.cargo'}/config.toml"
     for each in (*(f"{home}/{name}" for name in _CONFIGURED), cargo):
         if is_closed(each):
-            raise ConfigError(f"{quote(each)} lies in a workspace, where an agent can change it")
+            raise ConfigError(f"{quote(each)} is in a workspace, where an agent can change it")
     search = without_closed(variables.get("PATH", "")).split(":")
     path = ":".join(each for each in search if each.startswith("/"))
     (directory / "Cargo.toml").write_text(_MANIFEST)
 
     @cache
     def run(words: tuple[str, ...]) -> str:
-        # Some systems have pip by the name pip3 alone.
+        # Some systems only have pip under the name pip3.
         program = shutil.which(words[0], path=path) or shutil.which(f"{words[0]}3", path=path)
         if program is None or is_closed(program):
             raise HostError("it is not installed")
@@ -299,7 +299,7 @@ def open_inquiry(
 def _output(
     words: Sequence[str], directory: Path, variables: Mapping[str, str], client_s: float
 ) -> str:
-    """All that it prints. Raises: HostError: it hangs, or does not end its answer; OSError."""
+    """Return the program's output. Raises: HostError: it hangs, or prints too much; OSError."""
     begun = time.monotonic()
     process = subprocess.Popen(
         words,
@@ -310,7 +310,7 @@ def _output(
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
-    # With all that it started: a child that keeps our pipe open would be waited for.
+    # Kill its whole session: a child that keeps the pipe open would block the read.
     stop = partial(os.killpg, process.pid, signal.SIGKILL)
     timer = threading.Timer(client_s, stop)
     timer.start()

@@ -1,7 +1,7 @@
-"""TLS ended in front of a host that request rules or credentials name, each request judged.
+"""Terminate TLS to hosts that request rules or credentials name, and judge each request.
 
-To the command this is the host, with a certificate of the runtime's own authority; to the host it
-is a client that verifies it. In between is HTTP/1.1, read strictly by `h11` and written anew.
+To the command this is the host, with a certificate of the runtime's authority; to the host it is a
+client that verifies it. HTTP/1.1 in between is parsed strictly by `h11` and serialised again.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ _HEAD_BYTES_MAX: Final = 65_536
 _HEADERS_MAX: Final = 128
 _PIECE_BYTES: Final = 65_536
 _BUNDLES: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
-"""Where distributions keep theirs in one file, should the library name none."""
+"""The distributions' CA bundles, if the TLS library does not name one."""
 _IDLE_S: Final = 3_600.0
 _LINGER_S: Final = 2.0
 _VALID: Final = timedelta(days=30)
@@ -54,12 +54,12 @@ _HOP: Final = frozenset(
     b"transfer-encoding upgrade".split()
 )
 _FRAMING: Final = frozenset((b"host", b"content-length", b"transfer-encoding"))
-# Threat: a server takes method, host or path from these, and does what no rule was asked about.
+# Threat: a server takes method, host or path from these, and handles a request that was not judged.
 _OVERRIDES: Final = frozenset(
     b"x-http-method-override x-http-method x-method-override x-original-method x-original-url "
     b"x-original-uri x-rewrite-url x-forwarded-uri x-forwarded-host x-host forwarded".split()
 )
-# Threat: in what comes packed, or in parts that the command chose, no value is found.
+# Threat: in a compressed body, or in ranges that the command chose, values are not detected.
 _HIDING: Final = frozenset((b"accept-encoding", b"range", b"if-range"))
 _BOTH_DONE: Final = {h11.CLIENT: h11.DONE, h11.SERVER: h11.DONE}
 
@@ -67,9 +67,10 @@ Result = TypeVar("Result")
 
 
 class Authority:
-    """Certificates that the sandboxes of one runtime believe, made in memory.
+    """The certificate authority that one runtime's sandboxes trust; its key is only in memory.
 
-    `verifying`: for the way out. Hosts are verified with `trusted` (PEM), else as the machine does.
+    `verifying` is the context for outgoing connections: it verifies hosts with `trusted` (PEM), by
+    default with the machine's authorities.
     """
 
     def __init__(self, now: datetime, trusted: str = "") -> None:
@@ -77,9 +78,9 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self.pem = self._issue("")
         self.serving = lru_cache(maxsize=256)(self._make_serving)
-        # Threat: who sits in between is the host, and gets its credentials, unless chain and name
-        # are verified: this protocol does both. The library's default context would also write
-        # keys into a file that a variable names.
+        # Threat: a man in the middle gets the credentials unless chain and name are verified, which
+        # this protocol does. The library's default context would also write TLS keys into a file
+        # that an environment variable names.
         self.verifying = _narrowed(ssl.PROTOCOL_TLS_CLIENT)
         if trusted:
             self.verifying.load_verify_locations(cadata=trusted)
@@ -87,7 +88,7 @@ class Authority:
             self.verifying.load_default_certs()
 
     def bundle(self) -> str:
-        """Return what programs are to believe, as PEM: the host's authorities and this one."""
+        """Return the authorities for programs to trust, as PEM: the host's and this one."""
         paths = ssl.get_default_verify_paths()
         found = ""
         for path in filter(None, (paths.cafile, *_BUNDLES)):
@@ -99,7 +100,7 @@ class Authority:
     def _make_serving(self, host: str) -> ssl.SSLContext:
         context = _narrowed(ssl.PROTOCOL_TLS_SERVER)
         key = self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        # A key is taken from files alone: this one has no name, and ends here.
+        # The library only loads keys from files: this one has no name, and is closed here.
         with os.fdopen(os.memfd_create("paddock"), "wb") as file:
             file.write(key + self._issue(host).encode())
             file.flush()
@@ -107,7 +108,7 @@ class Authority:
         return context
 
     def _issue(self, host: str) -> str:
-        """Return a host's certificate as PEM; nobody's is the authority's own."""
+        """Return a host's certificate as PEM; with an empty host, the authority's."""
         own, subject = (
             x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
             for text in ("Paddock", "Paddock for a host" if host else "Paddock")
@@ -141,31 +142,31 @@ def _narrowed(side: int) -> ssl.SSLContext:
     context = ssl.SSLContext(side)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
-    # Threat: who sits in between cuts a response, and what is left of it counts as whole.
+    # Threat: a man in the middle cuts a response, and the beginning counts as complete.
     context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
     context.set_alpn_protocols(["http/1.1"])
     return context
 
 
 class _Refused(Exception):
-    """Answered to the command, where that can be. With a code, no rule said so."""
+    """A refusal, sent to the command if possible. `code` is empty if it is recorded already."""
 
     def __init__(self, status: int, said: str, code: str = _REFUSED) -> None:
         self.status, self.said, self.code = status, said, code
 
 
 class _Lost(Exception):
-    """A peer's connection ended before it should."""
+    """A peer's connection ended early."""
 
     def __init__(self, peer: "_Peer", said: str) -> None:
         self.peer, self.said = peer, said
 
 
 class _Peer:
-    """One side: TLS over a socket and HTTP in it; a server has a `name`.
+    """One side: HTTP over TLS on a socket; a server has a `name`.
 
-    Without the event loop's own transport: nothing is read ahead, and what was cut is told from
-    what was ended.
+    It does not use the event loop's transport: nothing is read ahead, and a cut connection differs
+    from a closed one.
     """
 
     def __init__(self, own: socket.socket, context: ssl.SSLContext, name: str | None) -> None:
@@ -185,7 +186,7 @@ class _Peer:
             raise _Lost(self, "did not finish its TLS handshake") from None
 
     async def receive(self) -> bytes:
-        """Give HTTP what comes next; nothing where the peer ended what it sends."""
+        """Feed the next data to the parser and return it; empty at the end of the peer's data."""
         is_over = self.http.trailing_data[1]
         data = b"" if is_over else await self._run(self._decrypt)
         self.http.receive_data(data)
@@ -198,20 +199,20 @@ class _Peer:
         except h11.RemoteProtocolError as error:
             if self._name is None:
                 raise _Refused(error.error_status_hint, f"malformed request: {error}") from None
-            # Threat: the library quotes what is malformed, and that may be a value.
-            raise _Lost(self, "did not send a whole, well-formed response") from None
+            # Threat: the library quotes malformed data, which may be a credential's value.
+            raise _Lost(self, "did not send a complete, well-formed response") from None
         return cast("h11.Event", found)
 
     async def send(self, *events: h11.Event) -> None:
         try:
             data = memoryview(b"".join(self.http.send(event) or b"" for event in events))
         except h11.LocalProtocolError:  # As above, it may quote a value.
-            raise _Lost(self, "was to be sent what is no HTTP/1.1") from None
+            raise _Lost(self, "would have got invalid HTTP/1.1") from None
         await self._run(partial(self._encrypt, data))
-        await asyncio.sleep(0)  # A socket that is always ready would leave nobody else a turn.
+        await asyncio.sleep(0)  # A socket that is always ready would starve the other tasks.
 
     def is_idle(self) -> bool:
-        """Whether nothing came after the last response, not even the end."""
+        """Return True if nothing arrived after the last response, not even its end."""
         if self.http.trailing_data != (b"", False) or self._tls.pending() or self._arrived.pending:
             return False
         try:
@@ -221,9 +222,9 @@ class _Peer:
         return False
 
     async def end(self) -> None:
-        """Say that this is all, and give the peer a moment to read it."""
+        """Close the TLS connection, and give the peer a moment to read the last data."""
         with suppress(OSError):
-            with suppress(ssl.SSLError):  # It would wait for the peer's last word, too.
+            with suppress(ssl.SSLError):  # It would wait for the peer's close message, too.
                 self._tls.unwrap()
             await self._flush()
             self.socket.shutdown(socket.SHUT_WR)
@@ -257,13 +258,13 @@ class _Peer:
                 _ = self._arrived.write(data) if data else self._arrived.write_eof()
         except OSError as error:
             with suppress(OSError):
-                await self._flush()  # TLS says why.
+                await self._flush()  # Send the TLS alert.
             why = getattr(error, "verify_message", None) or getattr(error, "reason", None)
             said = f"{type(error).__name__}, {why or error.strerror or 'too slow'}"
             raise _Lost(self, f"broke off ({said})") from None
 
     async def _flush(self) -> None:
-        # Without the lock where nothing leaves: a reader does not wait for a writer.
+        # Take the lock only if there is data, so that a reader does not wait for a writer.
         if self._leaving.pending:
             async with self._flushing, asyncio.timeout(_IDLE_S):
                 data = self._leaving.read()
@@ -280,22 +281,22 @@ async def serve_requests(
     credentials: Sequence[Credential],
     head_s: float = 30.0,
 ) -> None:
-    """Be `host` to a command until its connection ends, and close its socket.
+    """Act as `host` for a command until its connection ends, and close its socket.
 
     `client_socket` is non-blocking, its TLS hello unread. A handshake and the head of a request
-    may take `head_s` seconds. Nothing is raised for what the command or the host sends: it is
-    answered, or ends the connection, and `gate` is told.
+    may take `head_s` seconds. Bad input from the command or the host raises nothing: it is
+    answered, or ends the connection, and is reported to `gate`.
     """
     client = _Peer(client_socket, authority.serving(host), None)
     service = _Service(client, (host, port), gate, authority.verifying, credentials, head_s)
     try:
         await service.run()
     except _Lost as lost:
-        reset(client_socket)  # Threat: an answer that was cut would count as whole.
+        reset(client_socket)  # Threat: a cut answer would count as complete.
         if lost.peer is not client:
             gate.refused(_FAILED, f"{host} {lost.said}")
         elif "UNKNOWN_CA" in lost.said or "CERTIFICATE" in lost.said:
-            said = f"the program does not take our certificate: it {lost.said}"
+            said = f"the program does not trust Paddock's certificate: it {lost.said}"
             gate.refused("net.certificate_unknown", said)
     finally:
         service.hang_up()
@@ -303,8 +304,6 @@ async def serve_requests(
 
 
 class _Service:
-    """One connection of a command."""
-
     def __init__(
         self,
         client: _Peer,
@@ -345,7 +344,7 @@ class _Service:
         await client.end()
 
     async def _read_head(self) -> h11.Request | None:
-        """Return the next request; None where none begins."""
+        """Return the next request; None if there is no further one."""
         client = self._client
         try:
             async with asyncio.timeout(self._head_s):
@@ -355,15 +354,15 @@ class _Service:
         except TimeoutError:
             if not client.http.trailing_data[0]:
                 return None
-            raise _Refused(408, "the head of the request did not come in time") from None
+            raise _Refused(408, "the head of the request did not arrive in time") from None
 
     async def _serve(self, request: h11.Request) -> None:
         target = self._checked_target(request)
         headers, pairs = self._outgoing(request, target)
         refusal = await self._gate.judge(request.method.decode(), target)
-        if refusal != "":  # None is not a yes.
+        if refusal != "":  # None must not count as allowed.
             raise _Refused(403, refusal, "")
-        server = await self._way_out()
+        server = await self._find_server()
         try:
             await server.send(h11.Request(method=request.method, target=target, headers=headers))
             await self._exchange(server, pairs)
@@ -376,7 +375,7 @@ class _Service:
         else:
             self.hang_up()
 
-    async def _way_out(self) -> _Peer:
+    async def _find_server(self) -> _Peer:
         if self._server is not None and self._server.is_idle():
             return self._server
         self.hang_up()
@@ -399,17 +398,17 @@ class _Service:
     def _checked_target(self, request: h11.Request) -> str:
         """Return path and query."""
         if request.http_version != b"1.1":
-            raise _Refused(505, "only HTTP/1.1 is spoken here")
+            raise _Refused(505, "only HTTP/1.1 is supported")
         names = {name: name.replace(b"_", b"-") for name, _ in request.headers}
         if request.method == b"CONNECT" or names.keys() & {b"upgrade", b"http2-settings"}:
-            raise _Refused(501, "no other protocol can follow here: leave Upgrade and CONNECT out")
+            raise _Refused(501, "changing the protocol is not supported: omit Upgrade and CONNECT")
         if len(request.headers) > _HEADERS_MAX:
             raise _Refused(431, f"the request has more than {_HEADERS_MAX} headers")
         if {b"content-length", b"transfer-encoding"} <= names.keys():
-            raise _Refused(400, "the request says twice how long its body is")
+            raise _Refused(400, "the request gives the length of its body twice")
         for name, alike in names.items():
             if alike in _OVERRIDES or (alike in _FRAMING and alike != name):
-                said = f"the header {name.decode()} may contradict what is judged: leave it out"
+                said = f"the header {name.decode()} may contradict the judged request: omit it"
                 raise _Refused(400, said)
         shown, target = dict(request.headers)[b"host"].decode("latin-1"), request.target.decode()
         is_own, path = self._is_own(shown), target
@@ -417,7 +416,7 @@ class _Service:
             authority, slash, path = target.removeprefix("https://").partition("/")
             is_own, path = is_own and bool(slash) and self._is_own(authority), f"/{path}"
         if not is_own or "#" in path:
-            said = f"{quote(target)} with Host {quote(shown)} is no request to {self._shown}"
+            said = f"{quote(target)} with Host {quote(shown)} is not a request to {self._shown}"
             raise _Refused(421, said)
         return path
 
@@ -426,14 +425,14 @@ class _Service:
         return f"{name.removesuffix('.')}{colon}{port}" in {self._shown, f"{self._shown}:443"}
 
     def _outgoing(self, request: h11.Request, target: str) -> tuple[list[Pair], list[Pair]]:
-        """Return the headers that go on, and what is replaced in the response."""
+        """Return the headers to send, and the replacements for the response."""
         self._find_misuse("request line", target.encode(), unquote_to_bytes(target))
         headers, pairs = [(b"Host", self._shown.encode())], list(self._values)
         for name, value in _end_to_end(request):
             if name.lower() == b"host" or (self._values and name.lower() in _HIDING):
                 continue
             given = replace_in_header(value, self._values)
-            # Whose placeholder is left here belongs to other hosts.
+            # A placeholder that is left here belongs to other hosts.
             self._find_misuse("headers", name.lower(), given, decode_basic(given))
             if decode_basic(given) != decode_basic(value):
                 pairs.append((value[6:], given[6:]))
@@ -442,14 +441,14 @@ class _Service:
             headers.append((b"Accept-Encoding", b"identity"))
         if b"transfer-encoding" in dict(request.headers):
             headers.append((b"Transfer-Encoding", b"chunked"))
-        # The longest first: a value may be a part of another.
+        # The longest first, because a value may be part of another.
         return headers, sorted(((new, old) for old, new in pairs), key=lambda each: -len(each[0]))
 
     def _find_misuse(self, where: str, *texts: bytes) -> None:
         for placeholder, name in self._names.items():
             if any(placeholder in text for text in texts):
-                said = f"the credential {quote(name)} goes in headers to its own hosts alone: here "
-                said += f"its placeholder stands in the {where} of a request to {self._shown}"
+                said = f"the credential {quote(name)} may only go in headers to its own hosts: its "
+                said += f"placeholder is in the {where} of a request to {self._shown}"
                 raise _Refused(403, said, "net.credential_misused")
 
     async def _exchange(self, server: _Peer, pairs: list[Pair]) -> None:
@@ -457,7 +456,7 @@ class _Service:
             async with asyncio.TaskGroup() as both:
                 up = both.create_task(self._pass_request(server))
                 await self._pass_response(server, pairs)
-                up.cancel()  # A response may be whole before its request.
+                up.cancel()  # A response may be complete before its request.
         except BaseExceptionGroup as stopped:
             raise stopped.exceptions[0] from None
 
@@ -469,14 +468,14 @@ class _Service:
             if isinstance(event, h11.Data):
                 out.append(h11.Data(data=search.feed(bytes(event.data))))
             elif isinstance(event, h11.EndOfMessage):
-                # Threat: a server may take trailers for headers. None goes on.
+                # Threat: a server may treat trailers as headers. Drop them all.
                 self._find_misuse("trailers", *(text for each in event.headers for text in each))
                 out += [h11.Data(data=search.feed(b"")), h11.EndOfMessage()]
             self._find_misuse("body", search.found)
             try:
                 await server.send(*out)
             except _Lost:
-                return  # Its response may be here already.
+                return  # Its response may have arrived already.
 
     async def _pass_response(self, server: _Peer, pairs: list[Pair]) -> None:
         swap, event = StreamReplacer(pairs), None
@@ -497,7 +496,7 @@ _Headed = h11.Request | h11.InformationalResponse | h11.Response | h11.EndOfMess
 
 
 def _incoming(event: _Headed, pairs: list[Pair]) -> list[Pair]:
-    # Without a length that it keeps, the body goes on in chunks.
+    # If its length can change, the body is sent in chunks.
     is_kept = all(len(old) == len(new) for old, new in pairs)
     is_kept = is_kept and b"transfer-encoding" not in dict(event.headers)
     return [
@@ -508,7 +507,7 @@ def _incoming(event: _Headed, pairs: list[Pair]) -> list[Pair]:
 
 
 def _end_to_end(event: _Headed) -> list[Pair]:
-    """Return the headers that are not about one connection alone."""
+    """Return the headers that are not hop-by-hop."""
     options = (value for name, value in event.headers if name == b"connection")
     named = {each.strip() for value in options for each in value.lower().split(b",")}
     dropped = _HOP | (named - _FRAMING)

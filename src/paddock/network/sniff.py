@@ -1,9 +1,9 @@
-"""What a client says first: a TLS hello, the head of an HTTP request, or something else. PURE.
+"""Classify a client's first bytes: a TLS hello, the head of an HTTP request, or something else.
 
-Threat: a program is allowed one name and asks the server for another that is served there, too.
-What is "other" passes unread, so nothing that a lax server would take for TLS or HTTP may be
-that. It is found as laxly as servers read, then read strictly; what lies between is a problem.
-Open: servers that go by a later name (of a second hello, a hello within, a later request).
+Threat: a program is allowed one name and asks the server for another that it serves too. "Other"
+data passes unread, so it must exclude everything that a lax server would accept as TLS or HTTP.
+Detection is as lax as servers are, parsing is strict; data that only passes detection is refused.
+Not covered: servers that use a later name (a second or encrypted hello, a later request).
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from paddock.network.egress import NoWayError, until_ready
+from paddock.network.egress import EgressError, until_ready
 from paddock.policy.network import canonical_host
 
 _GREETING_BYTES_MAX: Final = 65_536
@@ -27,16 +27,16 @@ _FIRST_BYTES: Final = bytes((*range(0x14, 0x19), *range(0x80, 0x100)))
 _MAJOR_VERSIONS: Final = bytes(range(0x10))
 _RECORD_BYTES_MAX: Final = 16_384
 _RECORDS_MAX: Final = 128
-"""A hello in one-byte records would be read anew with each of its bytes."""
+"""A hello in one-byte records would be parsed again for each of its bytes."""
 _HANDSHAKE, _ALERT, _CLIENT_HELLO = 0x16, 0x15, 1
 _SERVER_NAME, _HOST_NAME = b"\0\0", b"\0"
-_BAD_HELLO: Final = "it begins like TLS, and is no hello that one can rely on"
+_BAD_HELLO: Final = "it begins like TLS, but is not a valid hello"
 
 _LINE_BYTES_MAX: Final = 16_384
 _HEADERS_MAX: Final = 256
 _TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _SPACE: Final = rb"[ \t\v\f\r\x1c-\x1f\x85\xa0]"
-"""What servers take for a space: RFC 9112 (3) knows of the first, Python's own of all."""
+"""Bytes that servers accept as a space: RFC 9112 (3) lists the first ones, Python's takes all."""
 _METHOD: Final = re.compile(_SPACE + rb"*(" + _TOKEN.pattern + rb")(?:" + _SPACE + rb"|\Z)")
 _USUAL_METHOD: Final = re.compile(rb"[A-Z_-]+")
 _CONTROL: Final = re.compile(rb"[\0-\x08\x0e-\x1f\x7f]")
@@ -46,14 +46,14 @@ _REQUEST: Final = re.compile(
 _ABSOLUTE: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 _AUTHORITY: Final = re.compile(rb"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:]+))(?::[0-9]{0,5})?")
 _PROXIED: Final = (b"PROXY ", b"\r\n\r\n\0\r\nQUIT\n")
-"""How a proxy says for whom it speaks (HAProxy's PROXY protocol, versions 1 and 2). A server that
-takes it from everybody reads a hello or a request behind it, for whatever host that names."""
+"""The PROXY protocol of HAProxy, versions 1 and 2. A server that accepts it from any client reads
+a hello or a request after it, for any host."""
 
 
 class Greeting(Struct, frozen=True):
-    """`name`: the canonical name or literal address that the client asks for; empty: it says none.
+    """`name`: the canonical name or literal address that the client asks for, if any.
 
-    `problem`: why the connection has to be refused; empty where it need not.
+    `problem`: why the connection must be refused; empty if it need not.
     """
 
     kind: Literal["tls", "http", "other"]
@@ -62,16 +62,16 @@ class Greeting(Struct, frozen=True):
 
 
 def read_greeting(first: bytes) -> Greeting | None:
-    """Read all that a client has sent so far. None: it may become TLS or HTTP, with more bytes."""
+    """Classify a client's data so far. None: with more bytes it may become TLS or HTTP."""
     if first.startswith(_PROXIED):
-        return Greeting("other", problem="it says that it speaks for somebody else, as proxies do")
+        return Greeting("other", problem="it sends a PROXY protocol header")
     is_tls = _speaks_tls(first)
     if is_tls is None or any(each.startswith(first) for each in _PROXIED):
         return None
     try:
         greeting = _read_hello(first) if is_tls else _read_http(first)
         if greeting is None and len(first) >= _GREETING_BYTES_MAX:
-            raise ValueError("it needs more than 64 kB to say what it wants")
+            raise ValueError("its first message is larger than 64 kB")
     except ValueError as error:
         return Greeting("tls" if is_tls else "http", problem=str(error))
     return greeting
@@ -80,7 +80,7 @@ def read_greeting(first: bytes) -> Greeting | None:
 def _read_host(raw: bytes) -> str:
     """Return a canonical name or a literal address. Raises: ValueError."""
     if not raw.isascii():
-        raise ValueError(f"it asks for {raw[:40]!r}, which is no name in ASCII")
+        raise ValueError(f"it asks for {raw[:40]!r}, which is not an ASCII name")
     try:
         return str(ip_address(raw.decode()))
     except ValueError:
@@ -91,15 +91,15 @@ def _read_host(raw: bytes) -> str:
 
 
 def _speaks_tls(first: bytes) -> bool | None:
-    """Tell whether a server could take the first record for TLS, or pass over it to a hello.
+    """Return True if a server could accept the first record as TLS, or skip it; None: unknown yet.
 
-    Servers pass over warnings, and some over other short records; Go's takes versions below
-    0x1000. Of messages, only a hello can come first. The rest is other people's: packets of MySQL
-    and others begin with a length, which may look like a kind of record.
+    Servers skip warnings, and some skip other short records; Go's accepts versions below 0x1000.
+    The first message can only be a hello. Other protocols, such as MySQL's, begin with a length
+    that may look like a record type.
     """
     if not _may_have(first, 0, _FIRST_BYTES):
         return False
-    if first and first[0] >= 0x80:  # SSL 2, whose hello OpenSSL takes for newer versions, too.
+    if first and first[0] >= 0x80:  # An SSL 2 hello, which OpenSSL accepts for newer versions too.
         is_open = _may_have(first, 2, b"\1") and _may_have(first, 3, b"\0\3")
         return (len(first) >= 4 or None) if is_open else False
     if not _may_have(first, 1, _MAJOR_VERSIONS):
@@ -114,12 +114,12 @@ def _speaks_tls(first: bytes) -> bool | None:
 
 
 def _may_have(first: bytes, at: int, wanted: bytes) -> bool:
-    """Tell whether the byte there is one of these, or may become one."""
+    """Return True if the byte at `at` is one of `wanted`, or has not arrived yet."""
     return at >= len(first) or first[at] in wanted
 
 
 def _read_hello(first: bytes) -> Greeting | None:
-    """Read a hello, put together from its records. None: not all of it is there."""
+    """Read a hello from its records. None: it is incomplete."""
     message = bytearray()
     at = announced = 0
     for _ in range(_RECORDS_MAX):
@@ -146,7 +146,7 @@ def _read_hello(first: bytes) -> Greeting | None:
 
 
 def _vector(data: bytes, at: int, width: int) -> tuple[bytes, int]:
-    """Return what follows its own length, and where it ends. Raises: ValueError."""
+    """Return the content of a length-prefixed field, and its end. Raises: ValueError."""
     start = at + width
     end = start + int.from_bytes(data[at:start], "big")
     if start > len(data) or end > len(data):
@@ -155,10 +155,10 @@ def _vector(data: bytes, at: int, width: int) -> tuple[bytes, int]:
 
 
 def _read_server_name(hello: bytes) -> str:
-    """Return the one host name that a hello asks for; empty where it has no such extension.
+    """Return the host name that a hello asks for; empty if it has no such extension.
 
-    With an encrypted hello within (ECH), the outer name counts: it is all that can be seen, and
-    clients that only pretend to have one (GREASE) send such, too. Its key is not in our DNS.
+    With an encrypted hello (ECH) the outer name counts, because only it is visible; clients without
+    ECH send a fake one, too (GREASE). Paddock's DNS does not hand out ECH keys.
     """
     session, at = _vector(hello, 34, 1)
     suites, at = _vector(hello, at, 2)
@@ -184,7 +184,7 @@ def _read_server_name(hello: bytes) -> str:
     entries, end = _vector(names, 0, 2)
     name, entry_end = _vector(entries, 1, 2)
     if end != len(names) or entry_end != len(entries) or entries[:1] != _HOST_NAME or not name:
-        raise ValueError("its TLS hello asks for no host, for several, or in an unknown way")
+        raise ValueError("its TLS hello does not name exactly one host")
     return _read_host(name)
 
 
@@ -192,14 +192,14 @@ def _read_server_name(hello: bytes) -> str:
 
 
 def _read_http(first: bytes) -> Greeting | None:
-    text = first.lstrip(b"\r\n")  # As servers do.
+    text = first.lstrip(b"\r\n")  # Servers skip these.
     line, end, _ = text[:_LINE_BYTES_MAX].partition(b"\n")
     words = line.decode("latin-1").split()
     if not end and not words:
         return None
     method = _METHOD.match(line)
-    # Some servers take control characters, but with a usual method only. LDAP's and git's first
-    # messages begin with a digit, and have no line that ever ends.
+    # Some servers accept control characters, but only with a usual method. First messages of LDAP
+    # and git begin with a digit, and may contain no line end.
     if method is None or (_CONTROL.search(line) and not _USUAL_METHOD.fullmatch(method[1])):
         return Greeting("other")
     if not end:
@@ -212,7 +212,7 @@ def _read_http(first: bytes) -> Greeting | None:
 
 
 def _is_request(words: list[str]) -> bool:
-    """Tell whether some server would take a line of these words for a request."""
+    """Return True if some server would accept a line of these words as a request."""
     if words[-1].upper().startswith("HTTP/"):
         return True
     is_old = len(words) > 1 and words[0] == "GET"  # HTTP/0.9
@@ -222,13 +222,13 @@ def _is_request(words: list[str]) -> bool:
 def _read_head(line: bytes, text: bytes) -> Greeting | None:
     """Read the head of a request. None: it has not ended."""
     if line.split()[-1] == b"HTTP/2.0":
-        # Its requests name their hosts in compressed frames: safer closed than passed unread.
-        raise ValueError("it speaks HTTP/2 without TLS, where no host can be looked at")
+        # Its requests name hosts in compressed frames: refuse it instead of passing it unread.
+        raise ValueError("it speaks HTTP/2 without TLS, where the host cannot be checked")
     request = _REQUEST.fullmatch(line)
     if request is None:
         raise ValueError("its request line is not METHOD TARGET HTTP/1.1, ended by CRLF")
     method, target, minor = request.groups()
-    # One quick pass: what comes in one-byte pieces is looked at with each of them.
+    # One quick pass, because data in one-byte pieces is parsed again with each piece.
     *lines, _ = text.split(b"\n", _HEADERS_MAX + 2)
     end = next((at for at, each in enumerate(lines) if each in (b"\r", b"")), 0)
     if not end:
@@ -240,7 +240,7 @@ def _read_head(line: bytes, text: bytes) -> Greeting | None:
         if header.partition(b"\r")[1:] != (b"\r", b"") or b"\0" in header:
             raise ValueError("a line of its head does not end in CRLF, or holds a NUL")
         name, colon, value = header.partition(b":")
-        # Also a line that begins with a space: a fold, which servers read in two ways.
+        # This also refuses a folded line (it begins with a space), which servers read differently.
         if number < end and not (colon and _TOKEN.fullmatch(name)):
             raise ValueError(f"header {number} is not NAME: VALUE")
         if name.lower() == b"host":
@@ -251,12 +251,12 @@ def _read_head(line: bytes, text: bytes) -> Greeting | None:
         raise ValueError("it has no Host header")
     names = {_read_authority(value) for value in (*hosts, *_target_authority(method, target))}
     if len(names) > 1:
-        raise ValueError("its target and its Host header name two hosts")
+        raise ValueError("its target and its Host header name different hosts")
     return Greeting("http", names.pop() if names else "")
 
 
 def _target_authority(method: bytes, target: bytes) -> tuple[bytes, ...]:
-    """Return the host and port that stand in the target itself, if any."""
+    """Return the host and port in the request target, if any."""
     if method == b"CONNECT":
         return (target,)
     if target.startswith(b"/") or target == b"*":
@@ -268,63 +268,63 @@ def _target_authority(method: bytes, target: bytes) -> tuple[bytes, ...]:
 
 
 def _read_authority(value: bytes) -> str:
-    """Return the host of HOST or HOST:PORT. The port is the connection's. Raises: ValueError."""
+    """Return the host of HOST or HOST:PORT. The port is ignored. Raises: ValueError."""
     found = _AUTHORITY.fullmatch(value)
     if found is None:
         raise ValueError(f"it asks for {value[:40]!r}, which is not HOST or HOST:PORT")
     return _read_host(found[2]) if found[1] is None else str(IPv6Address(found[1].decode("ascii")))
 
 
-# --- a client that says it ------------------------------------------------------
+# --- reading from a client ------------------------------------------------------
 
 
 async def greeting_of(client: socket.socket, host: str) -> Greeting:
-    """Look at what the client says first, and leave it there. Raises: NoWayError, OSError."""
+    """Peek at the client's first data, without consuming it. Raises: EgressError, OSError."""
     await until_ready(client.fileno(), is_reading=True)
     try:
         async with asyncio.timeout(_GREETING_S):
-            greeting = await _look(client)
+            greeting = await _peek(client)
     except TimeoutError:
-        raise NoWayError(f"it did not say what it wants within {_GREETING_S:.0f} s") from None
+        raise EgressError(f"its first message was not complete in {_GREETING_S:.0f} s") from None
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
     if greeting.problem:
-        raise NoWayError(greeting.problem)
+        raise EgressError(greeting.problem)
     if greeting.name and greeting.name != host:
-        raise NoWayError(f"it asks for {greeting.name}, which is not the name of the connection")
+        raise EgressError(f"it asks for {greeting.name}, which is not the name of the connection")
     return greeting
 
 
-async def _look(client: socket.socket) -> Greeting:
+async def _peek(client: socket.socket) -> Greeting:
     first = b""
     while True:
-        # More than was seen: else what is there already would wake us again and again.
+        # Wait for more than was seen, so that the same data does not wake this loop again.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, len(first) + 1)
         await until_ready(client.fileno(), is_reading=True)
         seen = client.recv(_GREETING_BYTES_MAX, socket.MSG_PEEK)
         greeting = read_greeting(seen)
         if greeting is not None:
             return greeting
-        if len(seen) == len(first) and await _has_said_all(client):
+        if len(seen) == len(first) and await _is_finished(client):
             break
         first = seen
-    # It says no more: a line that it did not end is whole, half a hello or head is not.
+    # No more data will come: an unterminated line counts as complete, a partial hello does not.
     greeting = read_greeting(seen + b"\n") if seen else Greeting("other")
     if greeting is None:
-        raise NoWayError("it began to say what it wants, and never ended")
+        raise EgressError("its first message is incomplete")
     return greeting
 
 
-async def _has_said_all(client: socket.socket) -> bool:
-    """Tell whether a client that is readable, with nothing more to see, will say no more.
+async def _is_finished(client: socket.socket) -> bool:
+    """Return True if a readable client without new data will send no more.
 
-    Threat: urgent data, which hides what is behind it until what is before it has been read; and
-    a buffer that is full of small packets, with the rest to come. Raises: NoWayError.
+    Threat: urgent data, which hides the data after it until the data before it has been read; and
+    a buffer full of small packets, with the rest still to come. Raises: EgressError.
     """
     events = select.poll()
     events.register(client, select.POLLRDHUP | select.POLLPRI)
     found = sum(flags for _, flags in events.poll(0))
     if found & select.POLLPRI:
-        raise NoWayError("it sends urgent data before it has said what it wants")
+        raise EgressError("it sends urgent data in its first message")
     if not found:
         await asyncio.sleep(_CROWDED_S)
     return bool(found)

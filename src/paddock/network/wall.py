@@ -1,15 +1,15 @@
-"""The network of one sandbox, served from outside it: names answered, connections decided.
+"""Serve a sandbox's network from outside it: answer DNS questions, decide and relay connections.
 
-    a question for a name   denied: NXDOMAIN, and it never leaves the machine; else an address that
-                            stands for the name, with listeners on the ports of its rules
-    a connection            decided again with its port, asked about, resolved, judged by address,
-                            recorded, connected, looked at and relayed
+    a DNS question   if denied, NXDOMAIN, and it never leaves the machine; otherwise a synthetic
+                     address, with listeners on the ports of the name's rules
+    a connection     decided again with its port, approved if need be, resolved, judged by address,
+                     recorded, connected, its first data checked, and relayed
 
-One thread and one event loop for all sandboxes of a shell. Nothing is resolved or sent before a
-connection was allowed and that is on record.
+One thread and one event loop serve all sandboxes of a shell. Nothing is resolved before the
+connection is allowed, and nothing is sent before it is recorded.
 
-Threat: everything that comes out of the sandbox is a hostile program's: malformed, endless, slow,
-or as many as there are. So each thing that is held for it has a number that it cannot pass.
+Threat: all input from the sandbox is hostile: malformed, endless, slow, or excessive. So every
+resource that is held for it has a limit.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from paddock.errors import PaddockError
 from paddock.network.decisions import Decisions, NetworkTerms, rule_of
-from paddock.network.egress import Egress, NoWayError, Relay, reset, until_ready
+from paddock.network.egress import Egress, EgressError, Relay, reset, until_ready
 from paddock.network.names import NameServer, SyntheticNames
 from paddock.network.sniff import greeting_of
 from paddock.policy.network import Reach
@@ -57,14 +57,14 @@ _LOOK_S: Final = 0.5
 _PATH_CHARS_MAX: Final = 200
 _EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 - in the sandbox's own network
 _CLIENT_FIRST: Final = (80, 443)
-"""Ports on which the client speaks first: what it says is known before anything goes out."""
+"""Ports on which the client speaks first: its first data is checked before connecting out."""
 
 Listen = Callable[[bytes, int], None]
-"""Have sockets made at `ADDRESS PORT` lines in the sandbox's network, and sent to a socket."""
+"""Create sockets at `ADDRESS PORT` lines in the sandbox's network, and send them to a socket."""
 
 
 class WallThread:
-    """The event loop, in a thread of its own that starts with the first sandbox."""
+    """The event loop, in a separate thread that starts with the first sandbox."""
 
     def __init__(self, egress: Egress) -> None:
         self.owner = os.getpid()
@@ -78,10 +78,10 @@ class WallThread:
             target=self._loop.run_forever, name="paddock-network", daemon=True
         )
         self._thread.start()
-        _ours.add(self)
+        _threads.add(self)
 
     def hold(self, served: Sequence[int], listen: Listen, terms: NetworkTerms) -> "Wall":
-        """Serve one sandbox; what `inside.confine.open_network` made is taken over."""
+        """Serve one sandbox; take ownership of the descriptors of `inside.confine.open_network`."""
         wall = Wall(self, served, listen, terms)
         with self._lock:
             self._walls.add(wall)
@@ -104,7 +104,7 @@ class WallThread:
             self._stop()
 
     def close(self) -> None:
-        """Stop once the last sandbox has ended. Called once."""
+        """Stop when the last sandbox has ended. Call this once."""
         with self._lock:
             self._is_closed = True
             is_last = not self._walls
@@ -112,39 +112,39 @@ class WallThread:
             self._stop()
 
     def forget(self) -> None:
-        """In a child of the owner: close what belongs to a sandbox's network, and use nothing."""
+        """Close the descriptors of sandbox networks, in a forked child of the owner."""
         for wall in self._walls:
             wall.forget()
 
     def _stop(self) -> None:
-        _ours.discard(self)
+        _threads.discard(self)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._records.shutdown(wait=False, cancel_futures=True)
         self._loop.close()
 
 
-_ours: "weakref.WeakSet[WallThread]" = weakref.WeakSet()
+_threads: "weakref.WeakSet[WallThread]" = weakref.WeakSet()
 
 
 def _forget_all() -> None:
-    for thread in list(_ours):
+    for thread in list(_threads):
         thread.forget()
-        _ours.discard(thread)
+        _threads.discard(thread)
 
 
 os.register_at_fork(after_in_child=_forget_all)
 
 
 class NetworkTally:
-    """What one command's connections came to so far."""
+    """Counts of one command's opened and refused connections."""
 
     def __init__(self) -> None:
         self.opened = self.more_refused = 0
         self.refused: Counter[tuple[str, int, str]] = Counter()
 
     def note(self, *key: Any) -> bool:
-        """Count a refusal: its host, its port and why; return whether it is the first of these."""
+        """Count a refusal (host, port, reason); return True if it is the first of its kind."""
         if key not in self.refused and len(self.refused) >= _REFUSALS_MAX:
             self.more_refused += 1
             return False
@@ -153,7 +153,7 @@ class NetworkTally:
 
 
 class Wall:
-    """The network of one sandbox; the first methods are called from its command's thread."""
+    """The network of one sandbox. The methods up to `notices` run in the command's thread."""
 
     def __init__(
         self, thread: WallThread, served: Sequence[int], listen: Listen, terms: NetworkTerms
@@ -165,9 +165,9 @@ class Wall:
         self._name_server = NameServer(questions, self._answer)
         self._listeners: dict[tuple[str, int], socket.socket] = {}
         self._listening: dict[str, asyncio.Task[str]] = {}
-        self._promised = 0
-        # Threat: a command that takes the runtime's last descriptors. Of each connection there
-        # are six: it, its way out, and a pipe each way.
+        self._pending_listeners = 0
+        # Threat: a command exhausts the runtime's descriptors. Each connection needs six: two
+        # sockets, and a pipe in each direction.
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._connections_max = min(_CONNECTIONS_MAX, descriptors // 16)
         self._listeners_max = min(_LISTENERS_MAX, descriptors // 8)
@@ -176,11 +176,11 @@ class Wall:
         self._open: dict[socket.socket, tuple[str, int, asyncio.Task[None]]] = {}
         self._outside: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._tallies: list[NetworkTally] = []
-        """Of commands that run: a session's share one network. The last one has the limits."""
+        """One per running command; a session's share a network. The last one has the limits."""
         self._recording: list[asyncio.Task[None]] = []
-        """Records of refusals, which the end of the command waits for."""
+        """Records of refusals being written; the command's end waits for them."""
         self._is_ended = False
-        self._told: deque[bytes] = deque()
+        self._notices: deque[bytes] = deque()
 
     def end(self) -> None:
         """Close everything, in at most a second or two."""
@@ -188,7 +188,7 @@ class Wall:
         self._thread.drop(self)
 
     def begin(self) -> NetworkTally:
-        """Count anew, for what begins now; `finish` has to follow."""
+        """Start a count for a new command; `finish` must follow."""
         tally = NetworkTally()
         self._tallies.append(tally)
         return tally
@@ -206,14 +206,14 @@ class Wall:
         return tuple((each.variable, each.placeholder) for each in self.terms.credentials)
 
     def notices(self) -> Iterator[bytes]:
-        """Yield what was refused since this was last called, as lines for who watches."""
-        while self._told:
-            yield self._told.popleft()
+        """Yield the refusals since the last call, as lines for the command's error stream."""
+        while self._notices:
+            yield self._notices.popleft()
 
     def forget(self) -> None:
-        """In a forked child: these are the parent's, and would outlive their command."""
-        doors = (self._name_server.socket, *self._listeners.values(), *self._open, *self._outside)
-        for fd in (*(door.detach() for door in doors), *self._namespaces):
+        """In a forked child, close the parent's descriptors, which would outlive the command."""
+        sockets = (self._name_server.socket, *self._listeners.values(), *self._open, *self._outside)
+        for fd in (*(each.detach() for each in sockets), *self._namespaces):
             with contextlib.suppress(OSError):
                 os.close(fd)
 
@@ -221,19 +221,19 @@ class Wall:
         self._name_server.start()
 
     async def listen(self, literals: Iterable[tuple[IPv4Network, tuple[int, ...]]]) -> None:
-        # Who listens on every address of a port leaves nobody one of them, and comes first.
+        # A listener on all addresses of a port excludes others on that port, so it comes first.
         for network, ports in sorted(literals, key=lambda each: each[0].prefixlen):
             is_one = network.prefixlen == 32
             await self._serve_at(str(network.network_address) if is_one else _EVERYWHERE, ports)
 
     async def _end(self) -> None:
-        """Close listeners first: what nobody accepted is dropped; what was decided is delivered."""
+        """Close listeners first: unaccepted connections are dropped, decided ones are finished."""
         self._is_ended = True
         loop = asyncio.get_running_loop()
         answering = self._name_server.close()
-        for door in self._listeners.values():
-            loop.remove_reader(door.fileno())
-            door.close()
+        for listener in self._listeners.values():
+            loop.remove_reader(listener.fileno())
+            listener.close()
         self._listeners.clear()
         self.decisions.withdraw()
         serving = [task for *_, task in self._open.values()]
@@ -250,7 +250,7 @@ class Wall:
     # --- names ------------------------------------------------------------------------
 
     async def _answer(self, name: str, wants_address: bool) -> IPv4Address | bool:
-        """Return the address that stands for a name, and whether it is known at all."""
+        """Return a name's synthetic address, or whether the name is known."""
         judge = self.terms.judge
         ports = judge.ports(name)
         if not ports:
@@ -267,25 +267,25 @@ class Wall:
             why = await asyncio.shield(listening)
             if not why:
                 return address
-            if self._listening.get(name) is listening:  # Whatever holds its ports may end.
+            if self._listening.get(name) is listening:  # The process on its ports may end.
                 del self._listening[name]
         self.note(name, 0, why)
         return False
 
     async def _serve_at(self, address: str, ports: tuple[int, ...]) -> str:
-        """Return why nothing listens there; empty where something does."""
+        """Return why nothing listens there; empty if something does."""
         ports = tuple(port for port in ports if (_EVERYWHERE, port) not in self._listeners)
-        # Threat: names asked for all at once, while none of them has its listeners yet.
-        if len(self._listeners) + self._promised + len(ports) > self._listeners_max:
+        # Threat: many names are asked for at once, before any has its listeners.
+        if len(self._listeners) + self._pending_listeners + len(ports) > self._listeners_max:
             return "too many names at once"
-        self._promised += len(ports)
+        self._pending_listeners += len(ports)
         try:
             return await self._listen_at(address, ports) if ports else ""
         except (OSError, PaddockError):
-            # The launcher has ended, or there are no descriptors.
-            return "nothing can listen for it"
+            # The launcher has ended, or the process is out of descriptors.
+            return "cannot listen for it"
         finally:
-            self._promised -= len(ports)
+            self._pending_listeners -= len(ports)
 
     async def _listen_at(self, address: str, ports: tuple[int, ...]) -> str:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -296,39 +296,39 @@ class Wall:
             ours.setblocking(False)
             async with asyncio.timeout(_LISTEN_S):
                 await until_ready(ours.fileno(), is_reading=True)
-            said, fds, _, _ = socket.recv_fds(ours, 4096, len(ports), socket.MSG_CMSG_CLOEXEC)
-        codes = [int(code) for code in said.split()]
+            reply, fds, _, _ = socket.recv_fds(ours, 4096, len(ports), socket.MSG_CMSG_CLOEXEC)
+        codes = [int(code) for code in reply.split()]
         if len(codes) != len(ports):
-            return "the sandbox has no network any more"
+            return "the network of the sandbox is gone"
         for port, code in zip(ports, codes, strict=True):
             if code:
                 continue
-            door = socket.socket(socket.AF_INET, socket.SOCK_STREAM, fileno=fds.pop(0))
+            listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, fileno=fds.pop(0))
             if self._is_ended:
-                door.close()
+                listener.close()
                 continue
-            door.setblocking(False)
-            self._listeners[address, port] = door
-            self._watch(door, port)
-        return "a server inside the sandbox has its ports" if all(codes) else ""
+            listener.setblocking(False)
+            self._listeners[address, port] = listener
+            self._watch(listener, port)
+        return "a server inside the sandbox uses its ports" if all(codes) else ""
 
     # --- connections ----------------------------------------------------------------
 
-    def _watch(self, door: socket.socket, port: int) -> None:
+    def _watch(self, listener: socket.socket, port: int) -> None:
         if not self._is_ended:
             loop = asyncio.get_running_loop()
-            loop.add_reader(door.fileno(), self._accept, door, port)
+            loop.add_reader(listener.fileno(), self._accept, listener, port)
 
-    def _accept(self, door: socket.socket, port: int) -> None:
+    def _accept(self, listener: socket.socket, port: int) -> None:
         try:
-            client, _ = door.accept()
+            client, _ = listener.accept()
         except BlockingIOError:
             return
         except OSError:
-            # Out of descriptors: what waits would wake us again and again.
+            # Out of descriptors: the waiting connection would wake the loop again and again.
             loop = asyncio.get_running_loop()
-            loop.remove_reader(door.fileno())
-            loop.call_later(_PAUSE_S, self._watch, door, port)
+            loop.remove_reader(listener.fileno())
+            loop.call_later(_PAUSE_S, self._watch, listener, port)
             return
         address = IPv4Address(client.getsockname()[0])
         host = self._names.name_of(address) or str(address)
@@ -348,7 +348,7 @@ class Wall:
             action = Action("net", "connect", f"{host}:{port}")
             reach = await self.decisions.decide(action, lambda judge: judge.connect(host, port))
             await self._pass_on(client, host, port, reach)
-        except NoWayError as refusal:
+        except EgressError as refusal:
             self.note(host, port, str(refusal))
         except OSError as error:
             self.note(host, port, error.strerror or type(error).__name__)
@@ -357,13 +357,13 @@ class Wall:
             reset(client)
 
     async def _watch_policy(self) -> None:
-        """End what policy denies by now, within a second or two of the change."""
+        """End connections that policy now denies, within a second or two of the change."""
         while self._open and not self._is_ended:
             await asyncio.sleep(_LOOK_S)
             now = await self.decisions.judge_now()
             for host, port, task in tuple(self._open.values()):
                 if self.decisions.is_denied_by(now, host, port):
-                    self.note(host, port, "policy does not allow it any more")
+                    self.note(host, port, "policy no longer allows it")
                     task.cancel()
 
     async def _pass_on(self, client: socket.socket, host: str, port: int, reach: Reach) -> None:
@@ -377,16 +377,16 @@ class Wall:
             outside, opened = await self.open(host, port, reach, name)
             await self._relay(client, outside, opened, is_known=greeting is not None)
         elif greeting.kind != "tls":
-            raise NoWayError("requests to this host are judged, so they have to come over TLS")
+            raise EgressError("requests to this host are judged, so they must use TLS")
         elif self.terms.authority is None:
-            raise NoWayError("requests to this host are judged, and nothing here can end TLS")
+            raise EgressError("requests to this host are judged, but TLS cannot be ended here")
         else:
             await self._serve_requests(client, host, port, reach, self.terms.authority)
 
     async def open(
         self, host: str, port: int, reach: Reach, name: str
     ) -> tuple[socket.socket, OpenedConnection]:
-        """Connect to where the name leads, each try on record before it. Raises: NoWayError."""
+        """Connect to an address of the name; record each try before it. Raises: EgressError."""
         for way in await self._thread.egress.find(
             host, port, await self.decisions.places(host, port)
         ):
@@ -397,7 +397,7 @@ class Wall:
             try:
                 await self._thread.record(self.terms.witness.opened, opened)
             except PaddockError as error:
-                raise NoWayError("it cannot be put on record") from error
+                raise EgressError("it cannot be recorded") from error
             try:
                 outside = await self._thread.egress.connect(way, host, port)
             except (OSError, TimeoutError):
@@ -408,13 +408,13 @@ class Wall:
             else:
                 self._outside.add(outside)
                 return outside, opened
-        raise NoWayError("nothing answers there")
+        raise EgressError("the host does not answer")
 
     async def close(self, event: ClosedConnection) -> None:
         await asyncio.shield(self._record_after(self.terms.witness.closed, event))
 
     async def _record_after(self, act: Callable[..., Any], event: Any) -> None:
-        """Record what is over: a ledger that takes no more fails the call itself, at its end."""
+        """Record a past event. If the ledger fails, the call itself fails at its end."""
         with contextlib.suppress(PaddockError):
             await self._thread.record(act, event)
 
@@ -437,7 +437,7 @@ class Wall:
             name = opened.server_name
             if looking is not None:
                 looking.cancel()
-                with contextlib.suppress(asyncio.CancelledError, NoWayError, OSError):
+                with contextlib.suppress(asyncio.CancelledError, EgressError, OSError):
                     name = (await looking).name
             passed, took_s = (relay.sent.bytes, relay.received.bytes), time.monotonic() - began
             await self.close(ClosedConnection(opened, name, *passed, took_s, ending))
@@ -456,14 +456,14 @@ class Wall:
     # --- what was refused -------------------------------------------------------------
 
     def note(self, host: str, port: int, why: str) -> None:
-        # What comes between two commands of a session belongs to none.
+        # A refusal between two commands of a session belongs to neither.
         is_first = [tally.note(host, port, why) for tally in tuple(self._tallies)]
         if is_first and is_first[-1]:
             place = f"{host}:{port}" if port else host
-            said = f"paddock: policy refused the connection to {show_name(place)}: {show_name(why)}"
+            text = f"paddock: policy refused the connection to {show_name(place)}: {show_name(why)}"
             if why == NO_RULE:
-                said += f"; a person can allow it: paddock network allow {show_name(place)}"
-            self._told.append(f"{said}\n".encode())
+                text += f"; a person can allow it: paddock network allow {show_name(place)}"
+            self._notices.append(f"{text}\n".encode())
             recording = self._record_after(
                 self.terms.witness.refused, RefusedConnection(host, port, why)
             )
@@ -477,7 +477,7 @@ class Wall:
 
 
 class RequestGate:
-    """What one connection whose requests are judged asks of the wall."""
+    """The wall's interface for one connection whose requests are judged."""
 
     def __init__(self, wall: Wall, host: str, port: int, reach: Reach) -> None:
         self._wall, self._host, self._port, self._reach = wall, host, port, reach
@@ -486,39 +486,39 @@ class RequestGate:
         self.closing: set[asyncio.Task[None]] = set()
 
     async def judge(self, method: str, target: str) -> str:
-        """Return "" for a request that may go on, else which rule stops it and who changes that."""
+        """Return "" if the request is allowed, else the rule that refuses it."""
         wall, host, port = self._wall, self._host, self._port
         path = target.partition("?")[0]
         action = Action("net", "request", f"{method} {host}:{port}{path}")
         try:
             if not self._reach.is_judged:
-                raise NoWayError("a credential names this host, and no rule its requests")
+                raise EgressError("a credential names this host, but no rule allows its requests")
             await wall.decisions.decide(
                 action, lambda judge: judge.request(method, host, port, target)
             )
-        except NoWayError as refusal:
+        except EgressError as refusal:
             wall.note(host, port, f"{method} {path[:_PATH_CHARS_MAX]}: {refusal}")
             return str(refusal)
         return ""
 
     async def dial(self) -> socket.socket | str:
-        """Return a connected non-blocking socket, on record already; else why there is none."""
+        """Return a connected non-blocking socket, already recorded; otherwise why not."""
         host, port = self._host, self._port
         try:
             outside, self._opened = await self._wall.open(host, port, self._reach, host)
-        except NoWayError as refusal:
+        except EgressError as refusal:
             self._wall.note(host, port, str(refusal))
             return str(refusal)
         self._began = time.monotonic()
         return outside
 
     def closed(self, sent: int, received: int) -> None:
-        """Record the end of the connection that was dialled last, with its bytes."""
+        """Record the end of the last dialled connection, with its byte counts."""
         if self._opened is not None:
             took_s = time.monotonic() - self._began
             event = ClosedConnection(self._opened, self._host, sent, received, took_s, "closed")
             self.closing.add(asyncio.get_running_loop().create_task(self._wall.close(event)))
 
     def refused(self, code: str, said: str) -> None:
-        """Record what was stopped without a rule, or failed."""
+        """Record a request that failed, or was refused without a rule."""
         self._wall.note(self._host, self._port, f"{code}: {said}")

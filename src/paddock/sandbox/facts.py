@@ -8,7 +8,7 @@ from typing import Final
 from paddock.plane.agents import AgentStore
 from paddock.plane.environment import real_path
 from paddock.policy.engine import Policy
-from paddock.sandbox.host.git import GitLook, find_git_outside
+from paddock.sandbox.host.git import GitConfigReader, find_git_outside
 from paddock.sandbox.host.host_facts import (
     Closed,
     HostFacts,
@@ -65,7 +65,7 @@ def collect_facts(
         changeable=changeable,
         left_out=toolchains.left_out,
         git_outside=find_git_outside(workspace),
-        git=GitLook(
+        git=GitConfigReader(
             workspace=workspace,
             home=home,
             variables=variables,
@@ -74,7 +74,7 @@ def collect_facts(
             secret_places=tuple(f"{home}/{name}" for name in SECRET_PLACES),
             is_secret=lambda name: policy.guards.find_secret(name) is not None,
             resolver=resolver,
-        ).look(),
+        ).read(),
         memory_mb=_memory_mb(),
         caches=str(Caches.of(real_path(agents.layout.objects / FOLDER), workspace).tree),
         downloads=tuple(

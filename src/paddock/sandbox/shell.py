@@ -50,7 +50,7 @@ from paddock.sandbox.plan import (
     plan_digest,
 )
 from paddock.sandbox.sessions.process import LiveView, Process
-from paddock.sandbox.sessions.sessions import PROGRAM, Means, Sessions
+from paddock.sandbox.sessions.sessions import PROGRAM, SessionPorts, Sessions
 from paddock.sandbox.sessions.shared_state import PREAMBLE_CHARS_MAX, SharedSpace
 from paddock.sandbox.staged import (
     HeldCommand,
@@ -128,8 +128,8 @@ class SandboxShell:
         self._tracked = TrackedView()
         self._git = GitDirectoryOpener(self._read_index.judge)
         self._explainer = PolicyExplainer(policy)
-        means = Means(self._share, self._run_in_stage, self._spooling, self._conclude)
-        self.sessions = Sessions(means)
+        ports = SessionPorts(self._share, self._run_in_stage, self._spooling, self._conclude)
+        self.sessions = Sessions(ports)
 
     def close(self) -> None:
         self.sessions.close()
@@ -424,7 +424,7 @@ class SandboxShell:
                 # A directory that it needs was removed during its creation, such as cleared caches.
                 return None
             if live is not None:
-                live.take_out()
+                live.drop_applied()
                 ran = replace(ran, ground=live.ground(baseline))
             command = StagedCommand(place, replace(ran, end=end))
             undo.pop_all()

@@ -218,7 +218,7 @@ def test_a_server_that_has_forgotten_its_session_ends_the_bridge_which_says_so(r
         bridge.stdin.flush()
         assert bridge.wait(30) == -signal.SIGTERM
         assert bridge.stderr is not None
-        assert bridge.stderr.read() == "the server does not know its session any more"
+        assert bridge.stderr.read() == "the server no longer knows the session"
 
 
 def test_a_name_that_no_header_holds_is_asked_for_all_the_same(url: str):

@@ -101,8 +101,8 @@ def test_a_host_that_is_not_listed_gets_no_request_with_a_placeholder(header: st
         (
             "net.credential_misused",
             (
-                "the credential 'issues' goes in headers to its own hosts alone: here its placeholder "
-                "stands in the headers of a request to localhost"
+                "the credential 'issues' may only go in headers to its own hosts: its placeholder "
+                "is in the headers of a request to localhost"
             ),
         )
     ]

@@ -42,20 +42,20 @@ NOT_PUBLIC = {
     "169.254.169.254": "link-local",
     "fe80::1": "link-local",
     "fe80::1%eth0": "link-local",
-    "100.64.0.0": "shared by a provider's customers",
-    "100.127.255.255": "shared by a provider's customers",
-    "168.63.129.16": "a service of the cloud",
-    "192.0.0.9": "for protocols",
-    "192.0.0.255": "for protocols",
-    "192.88.99.1": "for protocols",
-    "2001:1::1": "for protocols",
-    "2001:1ff:ffff::": "for protocols",
-    "198.18.0.0": "for measuring networks",
-    "198.19.255.255": "for measuring networks",
-    "192.0.2.1": "for documents",
-    "203.0.113.255": "for documents",
-    "2001:db8::1": "for documents",
-    "3fff:fff::1": "for documents",
+    "100.64.0.0": "carrier-grade NAT",
+    "100.127.255.255": "carrier-grade NAT",
+    "168.63.129.16": "a cloud platform service",
+    "192.0.0.9": "reserved for protocols",
+    "192.0.0.255": "reserved for protocols",
+    "192.88.99.1": "reserved for protocols",
+    "2001:1::1": "reserved for protocols",
+    "2001:1ff:ffff::": "reserved for protocols",
+    "198.18.0.0": "reserved for benchmarks",
+    "198.19.255.255": "reserved for benchmarks",
+    "192.0.2.1": "for documentation",
+    "203.0.113.255": "for documentation",
+    "2001:db8::1": "for documentation",
+    "3fff:fff::1": "for documentation",
     "240.0.0.1": "reserved",
     "255.255.255.254": "reserved",
     "100::1": "not public",
@@ -66,10 +66,10 @@ NOT_PUBLIC = {
     "64:ff9b:1:1::8.8.8.8": "not public",
     "64:ff9b:1:0:a:0:500:1": "not public",
     "64:ff9b:2::8.8.8.8": "not public",
-    "8.8.4.4": "of this machine",
-    "8.8.4.5": "of a network that this machine is on",
-    "2a00:1450::7": "of this machine",
-    "2a00:1450::8": "of a network that this machine is on",
+    "8.8.4.4": "on this machine",
+    "8.8.4.5": "on a network of this machine",
+    "2a00:1450::7": "on this machine",
+    "2a00:1450::8": "on a network of this machine",
 }
 NEVER = {
     "0.0.0.0": "unspecified",
@@ -166,7 +166,7 @@ def test_both_addresses_of_teredo_have_to_pass():
 
 
 def test_an_address_that_holds_a_public_one_may_itself_be_of_this_machines_network():
-    assert judged("2002:808:101:7::5") == "of a network that this machine is on"
+    assert judged("2002:808:101:7::5") == "on a network of this machine"
     assert judged("2002:808:101:8::5") == ""
     assert judged("2002:808:101:7::5", allowed=("2002:808:101:7::5/128",)) == ""
 

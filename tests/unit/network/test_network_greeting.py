@@ -10,9 +10,9 @@ from paddock.network.sniff import Greeting, read_greeting
 from tests.support.greetings import client_hello, openssl_server_names
 
 HELLO = client_hello("example.org")
-BAD_HELLO = Greeting("tls", problem="it begins like TLS, and is no hello that one can rely on")
+BAD_HELLO = Greeting("tls", problem="it begins like TLS, but is not a valid hello")
 BAD_NAMES = Greeting(
-    "tls", problem="its TLS hello asks for no host, for several, or in an unknown way"
+    "tls", problem="its TLS hello does not name exactly one host"
 )
 OTHER = Greeting("other")
 SERVER_NAME, PADDING, GREASE, ENCRYPTED = 0, 21, 0x2A2A, 0xFE0D
@@ -227,7 +227,7 @@ def test_a_hello_that_has_not_ended_after_64_kb_is_refused():
     first = hello(extension(PADDING, bytes(65_400)), 600)
 
     assert read_greeting(first[:65_535]) is None
-    assert problem_of(first[:65_536]) == "it needs more than 64 kB to say what it wants"
+    assert problem_of(first[:65_536]) == "its first message is larger than 64 kB"
 
 
 # --- HTTP -----------------------------------------------------------------------
@@ -279,8 +279,8 @@ def test_a_request_asks_for_the_host_that_it_has(head: bytes, name: str):
         (GET + b"Host\r\n\r\n", "header 1 is not NAME: VALUE"),
         (GET + b": a\r\n\r\n", "header 1 is not NAME: VALUE"),
         (GET + b"X: 1\r\n" * 257 + b"\r\n", "it has more than 256 headers"),
-        (b"GET http://b.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n", "its target and its Host header name two hosts"),
-        (b"CONNECT b.example:443 HTTP/1.1\r\nHost: a.example\r\n\r\n", "its target and its Host header name two hosts"),
+        (b"GET http://b.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n", "its target and its Host header name different hosts"),
+        (b"CONNECT b.example:443 HTTP/1.1\r\nHost: a.example\r\n\r\n", "its target and its Host header name different hosts"),
         (b"GET b.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n", "its target is neither a path nor an address with a scheme"),
         (b"GET http:///x HTTP/1.1\r\nHost: a.example\r\n\r\n", "it asks for b'', which is not HOST or HOST:PORT"),
         (GET + b"Host: a.example\nHost: b.example\r\n\r\n", "a line of its head does not end in CRLF, or holds a NUL"),
@@ -288,10 +288,10 @@ def test_a_request_asks_for_the_host_that_it_has(head: bytes, name: str):
         (GET + b"Host: a.example\r\r\n\r\n", "a line of its head does not end in CRLF, or holds a NUL"),
         (GET + b"Host: a.example\r\nX: \0\r\n\r\n", "a line of its head does not end in CRLF, or holds a NUL"),
         (GET + b"\n", "a line of its head does not end in CRLF, or holds a NUL"),
-        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "it speaks HTTP/2 without TLS, where no host can be looked at"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "it speaks HTTP/2 without TLS, where the host cannot be checked"),
         (b"GET /" + b"a" * 16_384, "its first line is longer than 16 kB"),
-        (GET + b"Host: a.example\r\nX: " + b"a" * 70_000, "it needs more than 64 kB to say what it wants"),
-        (b"\r\n" * 40_000, "it needs more than 64 kB to say what it wants"),
+        (GET + b"Host: a.example\r\nX: " + b"a" * 70_000, "its first message is larger than 64 kB"),
+        (b"\r\n" * 40_000, "its first message is larger than 64 kB"),
     ],
 )  # fmt: skip
 def test_a_request_whose_host_is_not_certain_is_refused(head: bytes, problem: str):
@@ -404,4 +404,4 @@ def test_who_says_that_it_speaks_for_somebody_else_is_a_problem_from_the_first_b
     assert [read_greeting(head[:end]) for end in range(start)] == [None] * start
     greeting = read_greeting(head + GET + b"Host: example.org\r\n\r\n")
     assert greeting is not None
-    assert greeting.problem == "it says that it speaks for somebody else, as proxies do"
+    assert greeting.problem == "it sends a PROXY protocol header"

@@ -482,7 +482,7 @@ def test_a_file_of_the_user_that_lies_in_a_workspace_is_refused(machine, name):
     link.unlink()
     link.symlink_to(machine.workspace / "dotfiles")
 
-    with pytest.raises(ConfigError, match="lies in a workspace, where an agent can change it"):
+    with pytest.raises(ConfigError, match="is in a workspace, where an agent can change it"):
         machine.outside()
 
 

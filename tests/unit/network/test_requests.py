@@ -431,7 +431,7 @@ def test_a_response_that_is_none_is_a_failure_of_the_host(response: bytes):
 
     assert reply.startswith(b"HTTP/1.1 502 ")
     assert gate.told == [
-        ("net.server_failed", "localhost did not send a whole, well-formed response")
+        ("net.server_failed", "localhost did not send a complete, well-formed response")
     ]
 
 

@@ -15,7 +15,7 @@ from paddock.sandbox.host.host_facts import (
     HostFacts,
     HostListing,
     LeftOut,
-    Standing,
+    ResolvedPath,
     Toolchain,
     is_below,
     shared,
@@ -27,17 +27,17 @@ from paddock.values.decisions import Agent
 
 MAIN = (Agent("main", "standard"),)
 SYSTEM = (
-    Standing("/usr", "/usr"),
-    Standing("/bin", "/usr/bin", (("/bin", "usr/bin"),)),
-    Standing("/etc/ssl", "/etc/ssl"),
+    ResolvedPath("/usr", "/usr"),
+    ResolvedPath("/bin", "/usr/bin", (("/bin", "usr/bin"),)),
+    ResolvedPath("/etc/ssl", "/etc/ssl"),
 )
 FACTS = HostFacts(
     workspace="/work/ws",
     home="/home/u",
     standing=SYSTEM,
     search_path=(
-        Standing("/usr/bin", "/usr/bin"),
-        Standing("/bin", "/usr/bin", (("/bin", "usr/bin"),)),
+        ResolvedPath("/usr/bin", "/usr/bin"),
+        ResolvedPath("/bin", "/usr/bin", (("/bin", "usr/bin"),)),
     ),
     closed=(Closed("/home/u/.local/state/paddock", "Paddock's own state"),),
     memory_mb=8000,
@@ -145,18 +145,18 @@ def test_a_place_of_the_policy_that_does_not_exist_is_said():
 @pytest.mark.parametrize("path", ["~", "/home/u", "/home", "/"])
 def test_the_home_directory_is_never_readable_as_such(path):
     real = "/home/u" if path == "~" else path
-    facts = replace(FACTS, standing=(*SYSTEM, Standing(real, real)))
+    facts = replace(FACTS, standing=(*SYSTEM, ResolvedPath(real, real)))
     text = f'[shell]\nread = ["/usr", "{path}"]\n'
     assert plan(text, facts).readable == ("/usr",)
     assert left_out(text, facts) == (LeftOut(real, "it is or contains the home directory"),)
-    inside = replace(FACTS, standing=(*SYSTEM, Standing("/home/u/data", "/home/u/data")))
+    inside = replace(FACTS, standing=(*SYSTEM, ResolvedPath("/home/u/data", "/home/u/data")))
     assert plan('[shell]\nread = ["/usr", "~/data"]\n', inside).readable == ("/home/u/data", "/usr")
 
 
 def test_what_is_closed_is_cut_out_of_what_is_readable():
     facts = replace(
         FACTS,
-        standing=(Standing("/usr", "/usr"),),
+        standing=(ResolvedPath("/usr", "/usr"),),
         closed=(Closed("/usr/local/plane", "the plane"),),
         listings=(
             HostListing("/usr", ("bin", "lib", "local"), (("/usr/lib64", "lib"),)),
@@ -213,7 +213,10 @@ def test_a_toolchain_is_readable_with_its_links_and_variables():
     facts = replace(
         FACTS,
         toolchains=(chain,),
-        search_path=(Standing("/home/u/.pyenv/shims", "/home/u/.pyenv/shims"), *FACTS.search_path),
+        search_path=(
+            ResolvedPath("/home/u/.pyenv/shims", "/home/u/.pyenv/shims"),
+            *FACTS.search_path,
+        ),
     )
     compiled = compile_plan(policy(), MAIN, facts)
     assert compiled.plan.readable == ("/etc/ssl", "/home/u/.pyenv", "/usr")
@@ -266,8 +269,8 @@ def test_what_a_command_can_change_comes_last_on_the_search_path():
     facts = replace(
         FACTS,
         search_path=(
-            Standing("/work/ws/.venv/bin", "/work/ws/.venv/bin"),
-            Standing("/home/u/bin", "/home/u/bin"),
+            ResolvedPath("/work/ws/.venv/bin", "/work/ws/.venv/bin"),
+            ResolvedPath("/home/u/bin", "/home/u/bin"),
             *FACTS.search_path,
         ),
     )
@@ -284,9 +287,9 @@ def test_what_a_command_can_change_comes_last_on_the_search_path():
 @pytest.mark.parametrize(
     "planted",
     [
-        Standing("/work/ws/bin", "/usr/bin", (("/work/ws/bin", "/usr/bin"),)),
-        Standing("/home/u/bin", "/usr/bin", (("/home/u/bin", "/w/b"), ("/w/b", "/usr/bin"))),
-        Standing("/work/ws/a/../../../usr/bin", "/usr/bin"),
+        ResolvedPath("/work/ws/bin", "/usr/bin", (("/work/ws/bin", "/usr/bin"),)),
+        ResolvedPath("/home/u/bin", "/usr/bin", (("/home/u/bin", "/w/b"), ("/w/b", "/usr/bin"))),
+        ResolvedPath("/work/ws/a/../../../usr/bin", "/usr/bin"),
     ],
 )
 def test_so_does_what_a_command_can_make_lead_elsewhere(planted):
@@ -298,8 +301,8 @@ def test_so_does_what_a_command_can_make_lead_elsewhere(planted):
 @pytest.mark.parametrize("link", ["/work/ws/data", "/w/data"])
 def test_a_link_that_a_command_can_have_made_opens_no_place_of_the_policy(key, link):
     text = f'[shell]\n{key} = ["{link}", "/opt/data"]\n'
-    honest = Standing("/opt/data", "/srv/data", (("/opt/data", "/srv/data"),))
-    planted = Standing(link, "/home/u/.ssh", ((link, "/home/u/.ssh"),))
+    honest = ResolvedPath("/opt/data", "/srv/data", (("/opt/data", "/srv/data"),))
+    planted = ResolvedPath(link, "/home/u/.ssh", ((link, "/home/u/.ssh"),))
     facts = replace(FACTS, changeable=("/w",), standing=(*SYSTEM, honest, planted))
     made = plan(text, facts)
     assert (made.readable, made.writable) == (
@@ -320,14 +323,14 @@ def test_a_link_that_a_command_can_have_made_opens_no_place_of_the_policy(key, l
     ],
 )
 def test_a_place_that_may_not_be_written_directly_is_left_out(path, why):
-    facts = replace(FACTS, standing=(*SYSTEM, Standing(path, path)))
+    facts = replace(FACTS, standing=(*SYSTEM, ResolvedPath(path, path)))
     text = f'[shell]\nwrite = ["{path}"]\n'
     assert plan(text, facts).writable == ()
     assert left_out(text, facts) == (LeftOut(path, why),)
 
 
 def test_a_writable_place_is_not_listed_as_readable_besides():
-    facts = replace(FACTS, standing=(*SYSTEM, Standing("/usr/cache", "/usr/cache")))
+    facts = replace(FACTS, standing=(*SYSTEM, ResolvedPath("/usr/cache", "/usr/cache")))
     text = '[shell]\nread = ["/etc/ssl", "/usr/cache"]\nwrite = ["/usr/cache"]\n'
     found = plan(text, facts)
     assert (found.readable, found.writable) == (("/etc/ssl",), ("/usr/cache",))
@@ -363,9 +366,9 @@ def test_a_child_gets_the_strictest_of_its_chain():
         FACTS,
         standing=(
             *SYSTEM,
-            Standing("/usr/bin", "/usr/bin"),
-            Standing("/etc", "/etc"),
-            Standing("/var/cache", "/var/cache"),
+            ResolvedPath("/usr/bin", "/usr/bin"),
+            ResolvedPath("/etc", "/etc"),
+            ResolvedPath("/var/cache", "/var/cache"),
         ),
     )
     child = (Agent("main", "wide", parent="lead"), Agent("lead", "narrow"))

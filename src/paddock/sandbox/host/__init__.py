@@ -1,10 +1,9 @@
-"""What a plan has to know of this host, found before a command runs and given as values.
+"""Collect the host facts that a sandbox plan needs, before a command runs.
 
-    host_facts       the facts as types; which directories cover which; where a path really is
-    toolchains       the toolchains on PATH and in the workspace, and how one is told
-    git              the workspace's git directory where it stands outside; git's configuration,
-                     and what of it is taken
+    host_facts       the facts as types; path comparisons; resolving symlinks
+    toolchains       detection of the toolchains on PATH and in the workspace
+    git              a git directory outside the workspace; the git settings that commands get
 
-A workspace may have written part of what is read (a PATH entry, a link, a mark), and what is
-found a command may read: links are followed by hand, and homes are never given whole.
+Part of the input may come from the workspace (a PATH entry, a link, a marker file), and commands
+may read the detected paths: symlinks are resolved by hand, and a whole home is never readable.
 """

@@ -1,17 +1,15 @@
-"""The host's git: a workspace's git directory where it stands outside, and the user's settings.
+"""Find a git directory outside the workspace, and read the user's git settings.
 
-`.git` is a file that leads elsewhere (a linked worktree, a submodule), or stands above.
+The git directory is outside if `.git` is a file (a linked worktree, a submodule), or is above.
 
-Threat: a `.git` file may be anybody's word, and what it leads to would be read and written. So
-the git directory has to say itself that it belongs here (`gitdir`, `core.worktree`); it is read
-below the descriptor that is mounted afterwards, and all of it and the workspace has one owner.
+Threat: a `.git` file is untrusted, and its target would be read and written. So the git directory
+has to name the workspace itself (`gitdir`, `core.worktree`). It is read through the descriptor that
+is mounted later, and it and the workspace must have the same owner.
 
-Of the user's configuration are taken, from a list, values that name no program and no path; who
-commits; ignore and attributes files, as text; and filters, which run in the sandbox. Never aliases,
-pagers, helpers, addresses, headers, keys.
-
-Threat: the repository may be anybody's, and its configuration may name programs. `git config
---list` starts none of them; it may read a file that never ends: a time and an amount.
+Of the user's configuration commands get listed keys without programs or paths, author and
+committer, ignore and attributes files as text, and filters, which run in the sandbox. Threat: the
+repository's configuration may name programs. `git config --list` starts none, but may read an
+endless file, so time and size are limited.
 """
 
 import os
@@ -37,8 +35,8 @@ from paddock.sandbox.host.host_facts import (
     GitFilter,
     GitOutside,
     LeftOut,
+    ResolvedPath,
     Resolver,
-    Standing,
     is_below,
     is_changeable,
     is_covered,
@@ -74,32 +72,32 @@ def find_git_outside(workspace: str) -> GitOutside | None:
 
 
 def open_git_outside(workspace: str) -> HeldGit | None:
-    """Hold what is found; only links above the git directory are followed, and told."""
+    """Open the git directory; only links above it are followed, and they are reported."""
     try:
         device = os.stat(workspace).st_dev
         place = workspace
         while place != "/":
             if os.stat(place).st_dev != device:
-                return None  # Where git stops looking, too.
-            found = _kind_of(f"{place}/{GIT}")
+                return None  # git stops at file system boundaries, too.
+            found = _mode_of(f"{place}/{GIT}")
             if found is not None:
-                return _Found(workspace, place).hold(is_file=stat.S_ISREG(found))
+                return _GitEntry(workspace, place).open(is_file=stat.S_ISREG(found))
             place = place.rpartition("/")[0] or "/"
     except (HostError, OSError, ValueError):
-        # It went while it was looked at, may not be looked at, or says nothing that git writes.
+        # It was removed meanwhile, may not be read, or is not in a format that git writes.
         return None
     return None
 
 
-def _kind_of(path: str) -> int | None:
+def _mode_of(path: str) -> int | None:
     try:
         return os.stat(path, follow_symlinks=False).st_mode
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
-class _Found:
-    """A `.git` at or above a workspace. `hold` raises OSError, ValueError where it is none."""
+class _GitEntry:
+    """A `.git` at or above a workspace. `open` raises OSError, ValueError if it is not valid."""
 
     def __init__(self, workspace: str, place: str) -> None:
         self._workspace = workspace
@@ -107,7 +105,7 @@ class _Found:
         self._resolver = Resolver()
         self._owner = os.stat(workspace).st_uid
 
-    def hold(self, *, is_file: bool) -> HeldGit | None:
+    def open(self, *, is_file: bool) -> HeldGit | None:
         folder = self._workspace[len(self._place) :].strip("/")
         if not is_file:
             if not folder:
@@ -116,16 +114,16 @@ class _Found:
             return self._opened(outside, lambda _: True)
         text = self._pointer()
         asked = text if text.startswith("/") else f"{self._place}/{text}"
-        standing = self._resolver.find(asked)
-        if standing is None or is_below(standing.real, self._workspace):
+        resolved = self._resolver.find(asked)
+        if resolved is None or is_below(resolved.real, self._workspace):
             return None
-        real, pointer = standing.real, f"{self._place}/.git" if folder else ""
+        real, pointer = resolved.real, f"{self._place}/.git" if folder else ""
         common, between, name = real.rpartition("/worktrees/")
         if between and "/" not in name:
             own = f"worktrees/{name}"
-            outside = GitOutside(common, own, folder, pointer, standing.links)
+            outside = GitOutside(common, own, folder, pointer, resolved.links)
             return self._opened(outside, lambda fd: self._is_worktree(fd, outside))
-        outside = GitOutside(real, "", folder, pointer, standing.links)
+        outside = GitOutside(real, "", folder, pointer, resolved.links)
         return self._opened(outside, lambda fd: self._is_module(fd, real))
 
     def _pointer(self) -> str:
@@ -134,7 +132,7 @@ class _Found:
             content = os.pread(fd, _POINTER_BYTES_MAX, 0)
         text = content.decode("utf-8").removesuffix("\n")
         if not text.startswith("gitdir: ") or not text.isprintable():
-            raise ValueError("no file that leads to a git directory")
+            raise ValueError("not a file that points to a git directory")
         return text.removeprefix("gitdir: ")
 
     def _opened(self, outside: GitOutside, belongs: Callable[[int], bool]) -> HeldGit | None:
@@ -160,21 +158,21 @@ class _Found:
         back, common = (_text(fd, f"{outside.own}/{name}") for name in ("gitdir", "commondir"))
         directory = f"{outside.common}/{outside.own}"
         path = _joined(directory, back)
-        is_back = path.endswith("/.git") and self._leads(path[: -len("/.git")], self._place)
-        return is_back and self._leads(_joined(directory, common), outside.common)
+        is_back = path.endswith("/.git") and self._resolves_to(path[: -len("/.git")], self._place)
+        return is_back and self._resolves_to(_joined(directory, common), outside.common)
 
     def _is_module(self, fd: int, real: str) -> bool:
-        said = _WORKTREE.findall(_text(fd, "config"))
-        return bool(said) and self._leads(_joined(real, said[-1]), self._place)
+        worktrees = _WORKTREE.findall(_text(fd, "config"))
+        return bool(worktrees) and self._resolves_to(_joined(real, worktrees[-1]), self._place)
 
-    def _leads(self, path: str, place: str) -> bool:
-        standing = self._resolver.find(path)
-        return standing is not None and standing.real == place
+    def _resolves_to(self, path: str, place: str) -> bool:
+        resolved = self._resolver.find(path)
+        return resolved is not None and resolved.real == place
 
     def _require_owner(self, found: os.stat_result) -> None:
-        # Threat: a repository of another user's, whose files would be read with our rights.
+        # Threat: another user's repository would be read with Paddock's rights.
         if found.st_uid != self._owner or os.geteuid() not in (0, found.st_uid):
-            raise ValueError("somebody else's")
+            raise ValueError("owned by another user")
 
 
 def _joined(directory: str, text: str) -> str:
@@ -191,7 +189,7 @@ _TIME_S: Final = 5.0
 _PASSED: Final = lazy_pattern(
     r"HOME|XDG_CONFIG_HOME|GIT_CONFIG_(?:GLOBAL|SYSTEM|NOSYSTEM|PARAMETERS|COUNT|(?:KEY|VALUE)_\d+)"
 )
-"""What tells git where configuration is; nothing that makes it do or write anything."""
+"""Variables that say where git's configuration is; none that starts or writes anything."""
 _ADDED: Final = {
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_OPTIONAL_LOCKS": "0",
@@ -207,16 +205,16 @@ _SYSTEM_ATTRIBUTES: Final = "/etc/gitattributes"
 
 PLAIN_KEYS: Final = frozenset(
     (
-        # Which bytes of a file become the blob, and back.
+        # Conversion between a file's bytes and its blob.
         "core.autocrlf core.eol core.safecrlf core.whitespace core.checkroundtripencoding "
         "i18n.commitencoding apply.whitespace "
-        # What git thinks of the file system's names and modes.
+        # Git's assumptions about the file system's names and modes.
         "core.filemode core.ignorecase core.precomposeunicode core.symlinks core.protecthfs "
         "core.protectntfs core.trustctime core.checkstat "
-        # Who commits, and the message of it.
+        # Author, committer and commit message.
         "user.name user.email user.useconfigonly author.name author.email committer.name "
         "committer.email core.commentchar commit.cleanup commit.status commit.verbose "
-        # Names of branches, and how histories are joined.
+        # Branch names, and how histories are merged.
         "init.defaultbranch branch.autosetupmerge branch.autosetuprebase checkout.guess "
         "checkout.defaultremote merge.conflictstyle merge.ff merge.log merge.renames "
         "merge.renamelimit merge.directoryrenames merge.renormalize merge.autostash pull.rebase "
@@ -224,16 +222,16 @@ PLAIN_KEYS: Final = frozenset(
         "rebase.autosquash rebase.autostash rebase.backend rebase.forkpoint rebase.rebasemerges "
         "rebase.updaterefs rebase.missingcommitscheck rebase.abbreviatecommands rebase.stat "
         "rebase.reschedulefailedexec submodule.recurse "
-        # What is printed, and so what a model learns and repeats.
+        # Output, which a model reads and imitates.
         "core.quotepath core.abbrev diff.algorithm diff.renames diff.renamelimit diff.context "
         "diff.noprefix diff.mnemonicprefix diff.indentheuristic diff.suppressblankempty "
         "status.showuntrackedfiles status.relativepaths status.renames log.date log.decorate "
         "log.follow branch.sort tag.sort versionsort.suffix"
     ).split()
 )
-"""Keys whose values git takes for a word, a number, a pattern of names or a person's name."""
+"""Keys whose values git reads as a word, a number, a pattern of names or a person's name."""
 
-_WHO: Final = lazy_pattern(r"EMAIL|GIT_(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL)")
+_IDENTITY: Final = lazy_pattern(r"EMAIL|GIT_(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL)")
 _FILTER: Final = lazy_pattern(r"filter\.(.+)\.(clean|smudge|process|required)", re.DOTALL)
 _NAME: Final = lazy_pattern(r"[\w.+@-]{1,64}", re.ASCII)
 _NAMED: Final = lazy_pattern(r"(?:^|\s)filter=(\S+)")
@@ -247,40 +245,40 @@ class GitSetting(Struct, frozen=True):
     value: str
 
 
-class GitLook(Struct):
+class GitConfigReader(Struct):
     workspace: str
     home: str
     variables: Mapping[str, str]
-    search_path: tuple[Standing, ...]
+    search_path: tuple[ResolvedPath, ...]
     changeable: tuple[str, ...]
-    """Real places where a command of this plane can put what it likes, or that are closed."""
+    """Real paths that a command of this plane can write, or that are closed."""
     secret_places: tuple[str, ...]
     is_secret: Callable[[str], bool]
     resolver: Resolver = field(default_factory=Resolver)
     left_out: list[LeftOut] = field(default_factory=list[LeftOut])
 
-    def look(self) -> GitFacts:
-        """Ask git, once; nothing of what a repository's configuration names is started."""
+    def read(self) -> GitFacts:
+        """Run git once; no program that a repository's configuration names is started."""
         settings = self._settings()
         first = next((each for each in settings if each.scope == "local"), None)
-        # git lists the repository's own file first, then what that includes.
+        # git lists the repository's own file first, then its included files.
         own = (self.workspace, os.path.dirname(first.file)) if first is not None else ()
         ours: list[GitSetting] = []
         visible: list[GitSetting] = []
         for each in settings:
             is_seen = each.scope in {"local", "worktree"} and is_covered(each.file, own)
             (visible if is_seen else ours).append(each)
-        said = {each.key: each for each in ours}
-        attributes = self._text(_SYSTEM_ATTRIBUTES) + self._users_text(said, "attributes")
+        by_key = {each.key: each for each in ours}
+        attributes = self._safe_text(_SYSTEM_ATTRIBUTES) + self._user_file(by_key, "attributes")
         signing = {each.key: each.value for each in settings if each.key in _SIGNING}
         texts = [attributes, *(_plain_text(path) or "" for path in _attribute_files(own))]
         named = dict.fromkeys(name for text in texts for name in _NAMED.findall(text))
         return GitFacts(
-            values=self._values(said),
-            variables=self._who(),
+            values=self._values(by_key),
+            variables=self._identity_variables(),
             filters=self._filters(ours, visible),
             filter_names=tuple(filter(_NAME.fullmatch, named))[:_FILTERS_MAX],
-            ignored=self._users_text(said, "ignore"),
+            ignored=self._user_file(by_key, "ignore"),
             attributes=attributes,
             own_keys=tuple(sorted({each.key for each in visible})),
             is_signing=any(map(_is_true, signing.values())),
@@ -289,35 +287,35 @@ class GitLook(Struct):
 
     def _settings(self) -> tuple[GitSetting, ...]:
         git = self._find_git()
-        if not git or not self._has_anything():
+        if not git or not self._may_have_settings():
             return ()
         variables = {**self.variables, "HOME": self.variables.get("HOME", self.home)}
         found = list_settings(git, self.workspace, variables)
         if found is None:
-            why = "git on this host did not say in time what holds here: none of it is taken"
+            why = "git on this host did not list its settings in time: none of them apply"
             self.left_out.append(LeftOut("git config", why))
         return found or ()
 
     def _find_git(self) -> str:
-        """Threat: `.venv/bin/git`, planted by a command, would run here without a sandbox."""
-        for standing in self._programs("git"):
-            if not self._is_changeable(standing) and ".." not in standing.asked.split("/"):
-                return standing.real
+        """Threat: a command could plant `.venv/bin/git`, which would run here unsandboxed."""
+        for resolved in self._programs("git"):
+            if not self._is_changeable(resolved) and ".." not in resolved.asked.split("/"):
+                return resolved.real
         return ""
 
-    def _has_anything(self) -> bool:
+    def _may_have_settings(self) -> bool:
         here = self.workspace.rstrip("/")
         above = [here, *(str(each) for each in Path(self.workspace).parents)]
         files = ["/etc/gitconfig", f"{self.home}/.gitconfig", f"{self._config_home()}/config"]
-        is_told = any(name.startswith("GIT_CONFIG_") for name in self.variables)
+        is_configured = any(name.startswith("GIT_CONFIG_") for name in self.variables)
         repository = [f"{here}/HEAD", *(f"{each.rstrip('/')}/.git" for each in above)]
-        return is_told or any(os.path.lexists(path) for path in (*files, *repository))
+        return is_configured or any(os.path.lexists(path) for path in (*files, *repository))
 
     def _config_home(self) -> str:
         return f"{self.variables.get('XDG_CONFIG_HOME') or f'{self.home}/.config'}/git"
 
-    def _values(self, said: Mapping[str, GitSetting]) -> tuple[tuple[str, str], ...]:
-        found = {key: said[key].value for key in sorted(PLAIN_KEYS & said.keys())}
+    def _values(self, by_key: Mapping[str, GitSetting]) -> tuple[tuple[str, str], ...]:
+        found = {key: by_key[key].value for key in sorted(PLAIN_KEYS & by_key.keys())}
         taken = {key: value for key, value in found.items() if _is_plain(value)}
         has_email = "user.email" in taken or "EMAIL" in self.variables
         if has_email and "user.name" not in found and not _is_true(found.get("user.useconfigonly")):
@@ -325,49 +323,50 @@ class GitLook(Struct):
             taken |= {"user.name": name} if name else {}
         return tuple(taken.items())
 
-    def _who(self) -> tuple[tuple[str, str], ...]:
-        found = ((name, text) for name, text in self.variables.items() if _WHO.fullmatch(name))
+    def _identity_variables(self) -> tuple[tuple[str, str], ...]:
+        found = ((name, text) for name, text in self.variables.items() if _IDENTITY.fullmatch(name))
         return tuple(sorted((name, text) for name, text in found if text and _is_plain(text)))
 
-    def _users_text(self, said: Mapping[str, GitSetting], name: str) -> str:
-        """Return the user's file of that name, wherever their configuration has it."""
-        setting = said.get("core.excludesfile" if name == "ignore" else "core.attributesfile")
+    def _user_file(self, by_key: Mapping[str, GitSetting], name: str) -> str:
+        """Return the user's ignore or attributes file, from its configured or default path."""
+        setting = by_key.get("core.excludesfile" if name == "ignore" else "core.attributesfile")
         if setting is None:
-            return self._text(f"{self._config_home()}/{name}")
-        # Threat: the user's configuration includes, or is, a file of the workspace, and there
-        # a command names any file of the home directory.
-        written = self.resolver.find(setting.file) if setting.file else Standing("", "")
+            return self._safe_text(f"{self._config_home()}/{name}")
+        # Threat: the user's configuration includes, or is, a file that commands can change: a
+        # command could name any file of the home directory in it.
+        written = self.resolver.find(setting.file) if setting.file else ResolvedPath("", "")
         path = setting.value.removeprefix(":(optional)")
         if written is None or self._is_changeable(written):
-            self.left_out.append(LeftOut(path, f"{setting.file}, which says so, can be changed"))
+            why = f"{setting.file} names it, which commands can change"
+            self.left_out.append(LeftOut(path, why))
             return ""
         path = f"{self.home}{path[1:]}" if path.startswith("~/") else path
-        return self._text(path) if path.startswith("/") else ""
+        return self._safe_text(path) if path.startswith("/") else ""
 
-    def _text(self, path: str) -> str:
-        """Threat: a link to a key in place of an ignore file, which every command reads."""
-        standing = self.resolver.find(path)
-        if standing is None:
+    def _safe_text(self, path: str) -> str:
+        """Threat: a link to a key instead of an ignore file, which every command can read."""
+        resolved = self.resolver.find(path)
+        if resolved is None:
             return ""
         why = ""
-        if self._is_changeable(standing):
-            why = "commands can change it, or what leads to it"
-        elif is_covered(standing.real, self.secret_places) or self.is_secret(
-            os.path.basename(standing.real)
+        if self._is_changeable(resolved):
+            why = "commands can change it, or a link to it"
+        elif is_covered(resolved.real, self.secret_places) or self.is_secret(
+            os.path.basename(resolved.real)
         ):
-            why = f"it is a secret: {standing.real}"
-        text = "" if why else _plain_text(standing.real)
+            why = f"it is a secret: {resolved.real}"
+        text = "" if why else _plain_text(resolved.real)
         if text is None:
-            why = f"it is not a plain text of at most {_TEXT_BYTES_MAX} bytes"
+            why = f"it is not a text file of at most {_TEXT_BYTES_MAX} bytes"
         if why:
             self.left_out.append(LeftOut(path, why))
         return f"{text}\n" if text and not text.endswith("\n") else text or ""
 
-    def _is_changeable(self, standing: Standing) -> bool:
-        return is_changeable(standing, (self.workspace, *self.changeable))
+    def _is_changeable(self, resolved: ResolvedPath) -> bool:
+        return is_changeable(resolved, (self.workspace, *self.changeable))
 
     def _filters(self, ours: list[GitSetting], visible: list[GitSetting]) -> tuple[GitFilter, ...]:
-        """Return those with a command line; a repository's own line stands over the user's."""
+        """Return the filters with a command line; a repository's own line overrides the user's."""
         lines: dict[str, dict[str, str]] = {}
         for each in (*ours, *visible):
             match = _FILTER.fullmatch(each.key)
@@ -375,9 +374,9 @@ class GitLook(Struct):
                 lines.setdefault(match[1], {})[match[2]] = each.value
         owned = {match[1] for each in visible if (match := _FILTER.fullmatch(each.key))}
         found: list[GitFilter] = []
-        for name, said in list(lines.items())[:_FILTERS_MAX]:
-            said.pop("required", None)
-            rows = tuple(sorted((kind, line) for kind, line in said.items() if line))
+        for name, commands in list(lines.items())[:_FILTERS_MAX]:
+            commands.pop("required", None)
+            rows = tuple(sorted((kind, line) for kind, line in commands.items() if line))
             programs = tuple(self._programs_of(line) for _, line in rows)
             found.append(GitFilter(name, name in owned, rows, programs))
         return tuple(found)
@@ -392,7 +391,7 @@ class GitLook(Struct):
         found = self._programs(words[0]) if words else []
         return tuple(dict.fromkeys(each.real for each in found))
 
-    def _programs(self, word: str) -> list[Standing]:
+    def _programs(self, word: str) -> list[ResolvedPath]:
         places = [word] if word.startswith("/") else []
         if "/" in word and not places:
             # git runs filters at the top of the work tree.
@@ -420,12 +419,12 @@ def _attribute_files(own: tuple[str, ...]) -> list[str]:
 
 
 def _is_plain(value: str) -> bool:
-    # Threat: a value that ends its line in the private configuration adds a line to it.
+    # Threat: a value with a line break would add a line to the private configuration.
     return len(value) <= _CHARS_MAX and value.isprintable()
 
 
 def _plain_text(path: str) -> str | None:
-    """Empty where there is none; None for what is no small text."""
+    """Return a file's text, empty if it does not exist, None if it is not a small text."""
     if path == os.devnull:
         return ""
     try:
@@ -436,7 +435,7 @@ def _plain_text(path: str) -> str | None:
 
 
 def _full_name() -> str:
-    """Return the user's name in the system's database, as git takes it (ident.c)."""
+    """Return the user's full name from the user database, as git does (ident.c)."""
     try:
         entry = pwd.getpwuid(os.getuid())
     except KeyError:
@@ -448,9 +447,9 @@ def _full_name() -> str:
 def list_settings(
     git: str, directory: str, variables: Mapping[str, str]
 ) -> tuple[GitSetting, ...] | None:
-    """Return all that holds in `directory`; None where git does not say it in time and in full."""
+    """Return all settings in effect in `directory`; None if git fails or exceeds a limit."""
     environment = {name: text for name, text in variables.items() if _PASSED.fullmatch(name)}
-    # A workspace of another user's, opened by root: reading what it says runs nothing.
+    # Another user's workspace, opened by root: reading its configuration runs nothing.
     options = (*GIT_OPTIONS, "-c", "safe.directory=*")
     try:
         process = subprocess.Popen(
@@ -463,10 +462,10 @@ def list_settings(
             start_new_session=True,
         )
     except (OSError, ValueError):
-        # Gone since it was found, or no such directory: git on the host says nothing either.
+        # git or the directory has been removed.
         return None
-    # With all that it started: a child of git that keeps our pipe open would be waited for.
-    # Nobody else is given the number of its session before `wait`.
+    # Kill its whole session: a child of git that keeps the pipe open would block the read.
+    # The pid cannot be reused before `wait`.
     timer = threading.Timer(_TIME_S, os.killpg, (process.pid, signal.SIGKILL))
     timer.start()
     with process:

@@ -1,7 +1,7 @@
-"""What a plan has to know of the host, as values: found by `facts`, read by `plan`. Pure.
+"""Host facts for a sandbox plan: collected by `facts`, read by `plan`; paths and their resolution.
 
-Every path is absolute. A *real* path has no link in it; an *asked* one is what policy or PATH
-says, and `links` are those that lead from one to the other.
+Every path is absolute. A *real* path contains no symlink; an *asked* path is as written in policy
+or PATH, and `links` are the symlinks between the two.
 """
 
 import os
@@ -20,7 +20,7 @@ from paddock.workspace.workspace import READ_FILE, Resolution, detect_resolution
 Link = tuple[str, str]
 
 
-class Standing(Struct, frozen=True):
+class ResolvedPath(Struct, frozen=True):
     asked: str
     real: str
     links: tuple[Link, ...] = ()
@@ -41,7 +41,7 @@ class Toolchain(Struct, frozen=True):
     readable: tuple[str, ...]
     links: tuple[Link, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
-    """Without which its programs look for it in the home directory."""
+    """Without these its programs look for it in the home directory."""
 
 
 class HostListing(Struct, frozen=True):
@@ -51,17 +51,17 @@ class HostListing(Struct, frozen=True):
 
 
 class GitOutside(Struct, frozen=True):
-    """A git directory outside of the workspace whose repository the workspace belongs to."""
+    """The workspace's git directory, outside the workspace."""
 
     common: str
     own: str = ""
-    """Of a linked worktree: what of it is the worktree's alone (`worktrees/NAME`)."""
+    """A linked worktree's private directory in it (`worktrees/NAME`)."""
     folder: str = ""
-    """What the workspace is of the work tree (`packages/a`); empty where it is all of it."""
+    """The workspace's path in the work tree (`packages/a`); empty if it is the whole work tree."""
     pointer: str = ""
-    """A file `.git` above the workspace that leads to it; empty where there is none."""
+    """The file `.git` above the workspace that points to it, if there is one."""
     links: tuple[Link, ...] = ()
-    """By which that file, or the workspace's own, leads there."""
+    """The symlinks on the path in that file, or in the workspace's `.git` file."""
     is_sparse: bool = False
 
     @property
@@ -77,7 +77,7 @@ class GitFilter(Struct, frozen=True):
     is_own: bool
     lines: tuple[tuple[str, str], ...]
     programs: tuple[tuple[str, ...], ...]
-    """For each line where its program may be: real paths, in the order of PATH."""
+    """For each line the candidates for its program: real paths, in the order of PATH."""
 
 
 class GitFacts(Struct, frozen=True):
@@ -85,7 +85,7 @@ class GitFacts(Struct, frozen=True):
     variables: tuple[tuple[str, str], ...] = ()
     filters: tuple[GitFilter, ...] = ()
     filter_names: tuple[str, ...] = ()
-    """That attributes name, whether anybody has a filter for them or not."""
+    """The filters that attributes files name, whether they are defined or not."""
     ignored: str = ""
     attributes: str = ""
     own_keys: tuple[str, ...] = ()
@@ -96,38 +96,36 @@ class GitFacts(Struct, frozen=True):
 class HostFacts(Struct, frozen=True):
     workspace: str
     home: str
-    """Real, of the user who runs Paddock. Never readable as such."""
-    standing: tuple[Standing, ...] = ()
-    """What exists of what any agent of the chain may read or write by policy."""
-    search_path: tuple[Standing, ...] = ()
+    """The real home of the user who runs Paddock. It is never readable as a whole."""
+    standing: tuple[ResolvedPath, ...] = ()
+    """The existing paths that policy lets any agent of the chain read or write."""
+    search_path: tuple[ResolvedPath, ...] = ()
     toolchains: tuple[Toolchain, ...] = ()
     closed: tuple[Closed, ...] = ()
-    """The plane, Paddock's state and configuration, other agents' workspaces. Not what lies in the
-    workspace, which is judged path by path instead."""
+    """The plane, Paddock's state and configuration, other agents' workspaces. Paths in the
+    workspace are not listed: they are judged one by one."""
     listings: tuple[HostListing, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
     changeable: tuple[str, ...] = ()
-    """Real places besides the workspace in which a command of this plane can put what it likes."""
+    """Real paths outside the workspace that commands of this plane can write."""
     left_out: tuple[LeftOut, ...] = ()
     git_outside: GitOutside | None = None
     git: GitFacts = GitFacts()
     memory_mb: int = 0
     caches: str = ""
     downloads: tuple[str, ...] = ()
-    """Of the user's own, real, what holds downloads and nothing else."""
+    """The user's real cache directories that contain nothing but downloads."""
 
 
 SYSTEM_PATHS = frozenset(SYSTEM_READ)
-"""Of these nobody has to be told that one is not there."""
+"""A missing one of these is not reported."""
 
-# Pure.
-#
-# A set of paths stands for everything at and below each of them. Paths are absolute
-# and real, so comparing whole components is enough.
+# A set of paths means everything at and below each of them. Paths are absolute and real, so
+# comparing whole components is enough.
 
 
 def is_below(path: str, place: str) -> bool:
-    # Threat: a sibling whose name begins alike (/srv/app-secrets beside /srv/app).
+    # Threat: a sibling with the same prefix (/srv/app-secrets next to /srv/app).
     return path == place or path.startswith(place.rstrip("/") + "/")
 
 
@@ -144,10 +142,10 @@ def directories_above(path: str) -> list[str]:
     return ["/".join(parts[:depth]) for depth in range(1, len(parts))]
 
 
-def is_changeable(standing: Standing, changeable: Iterable[str]) -> bool:
-    """Return whether a command that writes in `changeable` says what stands there, or where to."""
+def is_changeable(resolved: ResolvedPath, changeable: Iterable[str]) -> bool:
+    """Return True if a command that writes in `changeable` can change the path, or a link to it."""
     places = tuple(changeable)
-    names = (standing.real, *(name for name, _ in standing.links))
+    names = (resolved.real, *(name for name, _ in resolved.links))
     return any(is_covered(name, places) for name in names)
 
 
@@ -171,17 +169,16 @@ def shared(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:
     return topmost(both)
 
 
-# `Resolver` opens nothing for an agent: these are the operator's own directories, looked
-# at before a command runs. What a command then sees is bound by descriptor, and what it wrote
-# is read by one.
+# `Resolver` opens nothing for an agent: it reads the operator's directories before a command
+# runs. The command's view is bind-mounted by descriptor, and its changes are read by descriptor.
 
 
 class Resolver:
     def __init__(self) -> None:
         self._texts: dict[str, str | None] = {}
 
-    def find(self, path: str) -> Standing | None:
-        """Return where `path` leads; None where nothing stands, or the links never end."""
+    def find(self, path: str) -> ResolvedPath | None:
+        """Resolve `path`; return None if it does not exist or has too many links."""
         links: list[Link] = []
         waiting = _parts(path)[::-1]
         real = ""
@@ -204,10 +201,10 @@ class Resolver:
             if text.startswith("/"):
                 real = ""
             waiting += _parts(text)[::-1]
-        return Standing(path, real or "/", tuple(links))
+        return ResolvedPath(path, real or "/", tuple(links))
 
     def stays_in_system(self, path: str) -> bool:
-        """Return whether a link in a system directory leads to one, or to a neighbour."""
+        """Return True if a system directory's link leads to one, or to an entry next to it."""
         try:
             text = self._link_text(path) or ""
             if text.startswith("/etc/alternatives/"):
@@ -218,15 +215,15 @@ class Resolver:
 
     def _link_text(self, path: str) -> str | None:
         if path not in self._texts:
-            # lstat first: readlink(2) answers EINVAL for all that is no link, and on
-            # some network file systems ENOENT for what is there.
+            # lstat first: readlink(2) fails with EINVAL for other files, and on some network
+            # file systems with ENOENT for existing ones.
             is_link = stat.S_ISLNK(os.lstat(path).st_mode)
             self._texts[path] = os.readlink(path) if is_link else None
         return self._texts[path]
 
 
 def find_look(root_fd: int, path: str) -> os.stat_result | None:
-    """Return what stands there, no link followed; None where nothing can be looked at."""
+    """Return the status of the entry at the path, following no link; None if that fails."""
     try:
         return os.stat(path, dir_fd=root_fd, follow_symlinks=False)
     except OSError:
@@ -236,14 +233,14 @@ def find_look(root_fd: int, path: str) -> os.stat_result | None:
 def read_content(
     root_fd: int, path: str, bytes_max: int, resolution: Resolution | None = None
 ) -> bytes | None:
-    """Return a regular file's content, no link passed; None for no file. Raises: HostError."""
+    """Read a regular file, following no link; None if there is no file. Raises: HostError."""
     try:
         with held_open((resolution or detect_resolution()).open(root_fd, path, READ_FILE)) as fd:
             found = os.fstat(fd)
             if stat.S_ISDIR(found.st_mode):
                 return None
             if not stat.S_ISREG(found.st_mode) or found.st_size > bytes_max:
-                raise _unreadable(path, f"no file of at most {bytes_max} bytes")
+                raise _unreadable(path, f"it is not a file of at most {bytes_max} bytes")
             return os.pread(fd, found.st_size + 1, 0)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -254,7 +251,7 @@ def read_content(
 def find_content(
     root_fd: int, path: str, bytes_max: int, resolution: Resolution | None = None
 ) -> bytes | None:
-    """None also for what `read_content` raises on."""
+    """Return the content as `read_content`, but None if it raises."""
     try:
         return read_content(root_fd, path, bytes_max, resolution)
     except HostError:

@@ -1,8 +1,9 @@
-"""The toolchains on PATH and in the workspace, with what their programs need beside them.
+"""Detect the toolchains on PATH and in the workspace, and the directories that they need.
 
-Told by what lies beside a program, never by running one: the parent of a directory of PATH has a
-toolchain's marks, or only the directory, or the linked file, is readable. PATH is the operator's
-word. A link that a command can have made is believed by its marks, or not at all.
+A toolchain is detected by marker files next to a program, never by running it. If the parent of a
+PATH directory has no markers, only that directory, or the linked file, is readable. PATH is trusted
+as the operator's setting. A link that a command may have created is followed only to a directory
+with a toolchain's markers.
 """
 
 import os
@@ -19,8 +20,8 @@ from paddock.pattern import lazy_pattern
 from paddock.sandbox.host.host_facts import (
     LeftOut,
     Link,
+    ResolvedPath,
     Resolver,
-    Standing,
     Toolchain,
     is_below,
     is_changeable,
@@ -29,9 +30,9 @@ from paddock.sandbox.host.host_facts import (
 )
 from paddock.storage.atomic import read_file
 
-# A mark counts where no command can have put it: neither it, nor a link on the way to it,
-# stands in a place that commands change. Where all of the toolchain does, its marks open
-# nothing that is not open anyway.
+# A marker counts only if no command can have created it: neither it nor a link to it may be in a
+# directory that commands can change, unless the whole toolchain is there: then its markers make
+# nothing readable that was not readable before.
 
 _MARKS: Final = (
     ("pyenv", ("versions", "shims", "plugins/python-build")),
@@ -46,31 +47,31 @@ _MARKS: Final = (
     ("go", ("pkg", "src/runtime")),
     ("java", ("release", "lib/modules")),
 )
-"""What each kind has beside its programs; the first kind whose marks are all there."""
+"""The marker files of each kind; the first kind whose markers all exist counts."""
 _MORE_MARKS: Final = {"node": ("include/node/node.h",), "go": ("VERSION",)}
-"""Without which a directory is not believed by its marks alone: a project may have a `bin/node`."""
+"""Required in addition if a command may have chosen the path: a project may have a `bin/node`."""
 
 
 PROGRAM_DIRECTORIES: Final = frozenset({"bin", "sbin", "shims", "condabin", "Scripts"})
 BROAD: Final = (".local", ".config", ".cache", ".cargo", ".local/share", ".local/lib")
-"""Below home: they hold far more than one toolchain, and tokens among it."""
+"""Directories below home that contain far more than one toolchain, including tokens."""
 OPTIONAL_ROOTS: Final = ("/opt", "/snap")
-"""Where a directory with `bin` and `lib` in it is one installed program."""
+"""Below these a directory with `bin` and `lib` is an installed program."""
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
 WORKSPACE_ENVIRONMENTS: Final = (".venv", "venv")
 STORES: Final = ("/nix/store",)
-"""Where all is software, readable for everybody, and each program needs much of the rest."""
+"""World-readable software directories, in which each program needs many of the others."""
 
 _LINKS_FOLLOWED_MAX: Final = 4_000
-_ALONE_MAX: Final = 24
-"""Linked files that belong to nothing known: each costs a backend a mount."""
+_FILES_MAX: Final = 24
+"""Limit of linked files outside known toolchains: each costs a backend a mount."""
 _CONFIG_BYTES_MAX: Final = 65_536
 _SHARED: Final = lazy_pattern(r"(.*/(?:uv/(?:tools|python)|pipx/venvs))/[^/]+")
-"""One directory for all of uv's or pipx's: hundreds of tools would be hundreds of mounts."""
+"""One directory for all tools of uv or pipx: hundreds of tools would need hundreds of mounts."""
 
 
 class FoundToolchain(Struct, frozen=True):
-    search_path: tuple[Standing, ...]
+    search_path: tuple[ResolvedPath, ...]
     toolchains: tuple[Toolchain, ...]
     left_out: tuple[LeftOut, ...]
 
@@ -82,32 +83,34 @@ def find_toolchains(
     changeable: tuple[str, ...] = (),
     stores: tuple[str, ...] = STORES,
 ) -> FoundToolchain:
-    """Look at PATH, VIRTUAL_ENV and the workspace's own environments; starts nothing.
+    """Inspect PATH, VIRTUAL_ENV and the workspace's environments, without starting a program.
 
-    All paths are real; in `changeable` commands of this plane put what they like.
+    All paths are real; commands of this plane can write in `changeable`.
     """
     resolver = Resolver()
     search = _Search(home, workspace, variables, stores, (workspace, *changeable), resolver)
-    directories: list[Standing] = []
+    directories: list[ResolvedPath] = []
     for asked in dict.fromkeys(variables.get("PATH", "").split(":")):
-        standing = resolver.find(asked) if asked.startswith("/") else None
-        if standing is None:
+        resolved = resolver.find(asked) if asked.startswith("/") else None
+        if resolved is None:
             continue
-        why = _unsafe(standing.real)
+        why = _why_unsafe(resolved.real)
         if why:
             search.left_out.append(LeftOut(asked, why))
             continue
-        directories.append(standing)
-        if not search.is_planted(standing):
-            search.look_at(standing)
+        directories.append(resolved)
+        if not search.is_planted(resolved):
+            search.inspect(resolved)
     for name in WORKSPACE_ENVIRONMENTS:
         search.add_base(f"{workspace}/{name}")
     environment = variables.get("VIRTUAL_ENV", "")
     if environment.startswith("/"):
         search.add_base(environment)
-    # Behind the operator's own, which open much of what these lead to.
-    believed = [each for each in directories if not search.is_planted(each) or search.believe(each)]
-    return FoundToolchain(tuple(believed), tuple(search.found.values()), tuple(search.left_out))
+    # After the operator's directories, which make many of these readable already.
+    accepted = [
+        each for each in directories if not search.is_planted(each) or search.accept_planted(each)
+    ]
+    return FoundToolchain(tuple(accepted), tuple(search.found.values()), tuple(search.left_out))
 
 
 class _Search(Struct):
@@ -116,28 +119,28 @@ class _Search(Struct):
     variables: Mapping[str, str]
     stores: tuple[str, ...]
     changeable: tuple[str, ...]
-    """The workspace, too: where commands put what they like."""
+    """Directories that commands can write, including the workspace."""
     resolver: Resolver
     found: dict[str, Toolchain] = field(default_factory=dict[str, Toolchain])
     left_out: list[LeftOut] = field(default_factory=list[LeftOut])
     seen: set[str] = field(default_factory=set[str])
     followed: int = 0
-    alone: int = 0
+    single_files: int = 0
     kinds: dict[str, str] = field(default_factory=dict[str, str])
 
     def has(self, place: str, name: str) -> bool:
-        """Find whether it stands in the real `place`, and no command put it there for more."""
-        standing = self.resolver.find(f"{place.rstrip('/')}/{name}")
-        if standing is None:
+        """Return True if `place` has the entry, and no command created it to widen its access."""
+        resolved = self.resolver.find(f"{place.rstrip('/')}/{name}")
+        if resolved is None:
             return False
-        return is_covered(place, self.changeable) or not is_changeable(standing, self.changeable)
+        return is_covered(place, self.changeable) or not is_changeable(resolved, self.changeable)
 
     def kind_of(self, place: str) -> str:
         if place not in self.kinds:
-            self.kinds[place] = self._look(place)
+            self.kinds[place] = self._detect_kind(place)
         return self.kinds[place]
 
-    def _look(self, place: str) -> str:
+    def _detect_kind(self, place: str) -> str:
         if self.has(place, "installs") and self.has(place, "plugins"):
             return "asdf"
         for kind, marks in _MARKS:
@@ -145,11 +148,11 @@ class _Search(Struct):
                 return kind
         return "python" if self.is_python(place) else ""
 
-    def believed_kind(self, place: str) -> str:
-        """Return the kind where the marks alone are enough, whoever named the place; else empty.
+    def kind_by_marks(self, place: str) -> str:
+        """Return the kind if its markers suffice, even if a command chose the path; else empty.
 
-        Threat: a command names any directory of the host. A toolchain holds nothing of anybody's; a
-        virtual environment may be the root of a project, with all that lies in it.
+        Threat: a command can name any directory of the host. A toolchain contains no private data;
+        a virtual environment may be a project's root, with all its files.
         """
         kind = self.kind_of(place)
         if kind == "virtualenv":
@@ -164,49 +167,49 @@ class _Search(Struct):
             return False
         return any(self.has(place, f"lib/{name}/os.py") for name in names)
 
-    def is_planted(self, standing: Standing) -> bool:
-        return is_led_by(standing.links, self.changeable)
+    def is_planted(self, resolved: ResolvedPath) -> bool:
+        return is_led_by(resolved.links, self.changeable)
 
-    def look_at(self, standing: Standing) -> None:
-        directory = standing.real
+    def inspect(self, resolved: ResolvedPath) -> None:
+        directory = resolved.real
         if directory in self.seen:
             return
         self.seen.add(directory)
-        if not self.is_planted(standing) and not self._is_open(directory):
-            self.add("programs", self._place_of(directory) or directory, standing.links)
+        if not self.is_planted(resolved) and not self._is_readable(directory):
+            self.add("programs", self._root_of(directory) or directory, resolved.links)
         self._rustup(directory)
         is_system = is_covered(directory, SYSTEM)
         for name in _linked_names(directory):
             path = f"{directory}/{name}"
-            # Hundreds of links in /usr/bin lead to a neighbour, as most in a Python's bin do.
+            # Hundreds of links in /usr/bin stay in it, like most links in a Python's bin.
             if not (is_system and self.resolver.stays_in_system(path)):
                 self._follow(path)
 
-    def believe(self, standing: Standing) -> bool:
-        """Threat: a command makes `.venv/bin` a link to a directory of the user's."""
-        if not self._is_open(standing.real) and not self._add_by_marks(standing, standing.real):
+    def accept_planted(self, resolved: ResolvedPath) -> bool:
+        """Threat: a command can make `.venv/bin` a link to a directory of the user."""
+        if not self._is_readable(resolved.real) and not self._add_by_marks(resolved, resolved.real):
             return False
-        self.look_at(standing)
+        self.inspect(resolved)
         return True
 
-    def _add_by_marks(self, standing: Standing, directory: str) -> bool:
-        if is_covered(standing.real, self.changeable):
-            # It is the commands' own, or closed to them: as policy says, not as a link does.
+    def _add_by_marks(self, resolved: ResolvedPath, directory: str) -> bool:
+        if is_covered(resolved.real, self.changeable):
+            # Policy already decides whether commands can read it; the link changes nothing.
             return True
         place, _, name = directory.rpartition("/")
-        is_stored = is_covered(standing.real, self.stores)
+        is_stored = is_covered(resolved.real, self.stores)
         is_known = name in PROGRAM_DIRECTORIES and place != "" and not self._is_broad(place)
-        if is_stored or (is_known and self.believed_kind(place)):
-            self.add("programs", standing.real if is_stored else place, standing.links)
+        if is_stored or (is_known and self.kind_by_marks(place)):
+            self.add("programs", resolved.real if is_stored else place, resolved.links)
             return True
-        if self.alone < _ALONE_MAX:
-            self.alone += 1
-            why = f"a link that commands can change leads to {standing.real}, which is no toolchain"
-            self.left_out.append(LeftOut(standing.asked, why))
+        if self.single_files < _FILES_MAX:
+            self.single_files += 1
+            why = f"a link that commands can change leads to {resolved.real}, not a toolchain"
+            self.left_out.append(LeftOut(resolved.asked, why))
         return False
 
     def add(self, name: str, place: str, links: tuple[Link, ...] = ()) -> None:
-        if self._is_open(place) or place in self.found:
+        if self._is_readable(place) or place in self.found:
             return
         kind = self.kind_of(place) or name
         readable = next((store for store in self.stores if is_below(place, store)), place)
@@ -216,25 +219,26 @@ class _Search(Struct):
             self.add_base(place)
 
     def add_base(self, environment: str) -> None:
-        """Threat: the agent writes `pyvenv.cfg`: believe it only where Python's library is."""
+        """Threat: the agent can write `pyvenv.cfg`: accept it only if Python's library is there."""
         base = _base_of(environment)
-        standing = self.resolver.find(base) if base else None
-        if standing is None:
+        resolved = self.resolver.find(base) if base else None
+        if resolved is None:
             return
-        prefix = standing.real.rpartition("/")[0]
-        if self._is_open(prefix):
+        prefix = resolved.real.rpartition("/")[0]
+        if self._is_readable(prefix):
             return
-        is_known = self.is_python(prefix) and self.believed_kind(prefix)
+        is_known = self.is_python(prefix) and self.kind_by_marks(prefix)
         if not is_known or self._is_broad(prefix):
-            self.left_out.append(LeftOut(prefix, f"no Python: {environment}/pyvenv.cfg names it"))
+            why = f"not a Python installation, but {environment}/pyvenv.cfg names it"
+            self.left_out.append(LeftOut(prefix, why))
             return
-        self.add("python", prefix, standing.links)
+        self.add("python", prefix, resolved.links)
 
-    def _is_open(self, place: str) -> bool:
+    def _is_readable(self, place: str) -> bool:
         listed = [toolchain.readable[0] for toolchain in self.found.values()]
         return is_covered(place, (*SYSTEM, self.workspace, *listed))
 
-    def _place_of(self, directory: str) -> str | None:
+    def _root_of(self, directory: str) -> str | None:
         parent, _, name = directory.rpartition("/")
         if name not in PROGRAM_DIRECTORIES or not parent or self._is_broad(parent):
             return None
@@ -250,34 +254,34 @@ class _Search(Struct):
         if self.followed >= _LINKS_FOLLOWED_MAX:
             return
         self.followed += 1
-        standing = self.resolver.find(path)
-        if standing is None:
+        resolved = self.resolver.find(path)
+        if resolved is None:
             return
-        if self._is_open(standing.real):
-            self._add_links(standing)
+        if self._is_readable(resolved.real):
+            self._add_links(resolved)
             return
-        directory = standing.real.rpartition("/")[0]
-        if self.is_planted(standing):
-            self._add_by_marks(standing, directory)
+        directory = resolved.real.rpartition("/")[0]
+        if self.is_planted(resolved):
+            self._add_by_marks(resolved, directory)
             return
-        shared = _SHARED.match(standing.real)
+        shared = _SHARED.match(resolved.real)
         place = None if shared is None else shared[1]
         if shared is not None:
             self.add_base(shared[0])
-        place = place or self._place_of(directory)
+        place = place or self._root_of(directory)
         if place is not None:
-            self.add("programs", place, standing.links)
+            self.add("programs", place, resolved.links)
             return
-        if self.alone >= _ALONE_MAX:
-            self.left_out.append(LeftOut(path, f"more than {_ALONE_MAX} links to single files"))
+        if self.single_files >= _FILES_MAX:
+            self.left_out.append(LeftOut(path, f"more than {_FILES_MAX} links to single files"))
             return
-        self.alone += 1
-        self.add("program", standing.real, standing.links)
+        self.single_files += 1
+        self.add("program", resolved.real, resolved.links)
 
-    def _add_links(self, standing: Standing) -> None:
-        links = tuple(link for link in standing.links if not self._is_open(link[0]))
+    def _add_links(self, resolved: ResolvedPath) -> None:
+        links = tuple(link for link in resolved.links if not self._is_readable(link[0]))
         for place, toolchain in self.found.items() if links else ():
-            if is_covered(standing.real, toolchain.readable):
+            if is_covered(resolved.real, toolchain.readable):
                 every = dict.fromkeys((*toolchain.links, *links))
                 self.found[place] = replace(toolchain, links=tuple(every))
                 return
@@ -286,11 +290,11 @@ class _Search(Struct):
         if not Path(directory, "rustup").exists():
             return
         asked = self.variables.get("RUSTUP_HOME") or f"{self.home}/.rustup"
-        standing = self.resolver.find(asked)
-        if standing is None or self.is_planted(standing):
+        resolved = self.resolver.find(asked)
+        if resolved is None or self.is_planted(resolved):
             return
-        if Path(standing.real, "toolchains").exists():
-            self.add("rustup", standing.real, standing.links)
+        if Path(resolved.real, "toolchains").exists():
+            self.add("rustup", resolved.real, resolved.links)
 
 
 _HOMES: Final = {
@@ -310,15 +314,15 @@ def _linked_names(directory: str) -> list[str]:
         return []
 
 
-def _unsafe(directory: str) -> str:
+def _why_unsafe(directory: str) -> str:
     try:
         status = Path(directory).stat()
     except OSError:
         return "it cannot be reached"
     if not stat.S_ISDIR(status.st_mode):
-        return "it is no directory"
-    # Threat: anyone may put a `git` there. The sticky bit keeps files, not names.
-    return "everybody may write there" if status.st_mode & stat.S_IWOTH else ""
+        return "it is not a directory"
+    # Threat: any user may put a `git` there. The sticky bit protects files, not names.
+    return "it is world-writable" if status.st_mode & stat.S_IWOTH else ""
 
 
 def _base_of(environment: str) -> str | None:

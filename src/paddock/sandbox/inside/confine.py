@@ -1,9 +1,9 @@
-"""From a fresh child in new namespaces to a confined process: the steps, in their order.
+"""Confine a child in new namespaces, step by step; create its private network.
 
-Users first, for nothing can be mounted without them. Every source is cloned before the new root
-is entered, and /proc mounted while the host's is there (the kernel wants to see a whole one).
-Capabilities go after the last mount, the filter comes last. Nothing is undone: a step that fails
-ends the process, its namespaces and mounts.
+Users are mapped first, because mounting needs them. Every source is cloned before the new root is
+entered, and /proc is mounted while the host's is visible (the kernel requires a full one).
+Capabilities are dropped after the last mount, and the filter is installed last. Nothing is undone:
+a failed step ends the process, and with it its namespaces and mounts.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ SHIELDED = mounts.READ_ONLY | mounts.NO_SUID | mounts.NO_DEVICES
 OPEN = mounts.NO_SUID | mounts.NO_DEVICES
 
 
-def outside_places(base: Base) -> list[tuple[bytes, bytes, int, bool]]:
-    """Return what of the host is seen: where it is, where it is seen, how, and with whose owners.
+def host_mounts(base: Base) -> list[tuple[bytes, bytes, int, bool]]:
+    """Return the host paths to mount: source, target, mount attributes, and whether ids are mapped.
 
-    Of the caches no owner is mapped: what commands leave there is nobody's here.
+    Owners in the caches are not mapped: entries that commands leave there belong to no user here.
     """
-    look = SHIELDED if base.caches[1:] else OPEN
-    # First: other places may lie below it.
+    attributes = SHIELDED if base.caches[1:] else OPEN
+    # First: other mounts may be below it.
     shared = [(base.session, b"/tmp", OPEN, False)] if base.session else []
     return [
         *shared,
         *((path, path, SHIELDED, False) for path in base.readable),
         *((path, path, OPEN, True) for path in base.writable),
-        *((path, base.home + b"/.cache", look, False) for path in base.caches[:1]),
+        *((path, base.home + b"/.cache", attributes, False) for path in base.caches[:1]),
     ]
 
 
 class Layers:
-    """What the overlays are made of, as descriptors.
+    """Descriptors of the overlays' layers.
 
-    `fds` has `workspace`, `stage` (which holds `upper` and `work`) and, where there is one,
-    `hidden`, `git` (a git directory outside, with its own overlay) and `git_shown`. For a plain
-    user directories; for root, trees that the launcher detached while it was root of the host.
+    `fds` has `workspace`, `stage` (with `upper` and `work`) and, if present, `hidden`, `git` (an
+    outside git directory with a separate overlay) and `git_shown`. For a plain user these are
+    directories; for root, mount trees that the launcher cloned while it was root of the host.
     """
 
     def __init__(self, fds: dict[str, int]) -> None:
@@ -71,31 +71,31 @@ class Layers:
 def detach_layers(base: Base, layers: Layers, id_map: int) -> Layers:
     """Clone, as root of the host, everything that the sandbox will mount.
 
-    Inside nobody can pass through /root any more. Only what lies below an overlay shows its owners
-    mapped: files of root are the command's own there.
+    Inside, no process can pass through /root any more. Only the lower layers of overlays and the
+    writable paths have mapped owners: there the command owns root's files.
     """
-    taken = Layers({})
+    detached = Layers({})
     try:
         for name, fd in layers.fds.items():
-            taken.fds[name] = mounts.clone_tree(fd, b"", recursive=False)
+            detached.fds[name] = mounts.clone_tree(fd, b"", recursive=False)
             if name in ("workspace", "git"):
-                mounts.set_tree(taken.fds[name], SHIELDED, recursive=False, id_map=id_map)
-        for path, _, look, is_mapped in outside_places(base):
-            detach_into(taken.trees, path, look, id_map if is_mapped else -1)
+                mounts.set_tree(detached.fds[name], SHIELDED, recursive=False, id_map=id_map)
+        for path, _, attributes, is_mapped in host_mounts(base):
+            detach_into(detached.trees, path, attributes, id_map if is_mapped else -1)
     except OSError:
-        taken.close()
+        detached.close()
         raise
-    return taken
+    return detached
 
 
 def detach_into(trees: dict[bytes, int], path: bytes, attributes: int, id_map: int) -> None:
-    place = _hold_real(path)
+    place = _open_without_links(path)
     if place is None:
         return
     try:
         tree = mounts.clone_tree(place, b"", recursive=True)
     except FileNotFoundError:
-        # Removed since it was opened, as caches are that are cleared.
+        # Removed since it was opened, for example a cache that was cleared.
         return
     finally:
         os.close(place)
@@ -103,8 +103,8 @@ def detach_into(trees: dict[bytes, int], path: bytes, attributes: int, id_map: i
     mounts.set_tree(tree, attributes, recursive=True, id_map=id_map)
 
 
-def _hold_real(path: bytes) -> int | None:
-    """Threat: who may write above it has exchanged a directory for a link since the plan."""
+def _open_without_links(path: bytes) -> int | None:
+    """Threat: since the plan, a process that can write above it replaced a directory by a link."""
     here = os.open(b"/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     for part in path.split(b"/"):
         if not part:
@@ -131,18 +131,18 @@ _LINKS = (
     (b"/dev/ptmx", b"pts/ptmx"),
 )
 _MASKED = (b"keys", b"key-users")
-"""In /proc, by no namespace of one's own: the names of the user's keys, whose else they are."""
+"""In /proc, not covered by any namespace: they list the keys of the user on the host."""
 _PRIVATE = (b"/dev/shm", b"/run", b"/tmp", b"/var/tmp")
-"""Directories that the command may write and nobody else sees."""
+"""Private directories that the command may write."""
 
 
 class Confinement:
-    """One sandbox in the making. `step` names what is being done, for the report."""
+    """A sandbox under construction. `step` names the current step, for the report."""
 
     def __init__(self, base: Base, layers: Layers, program: bytes, released: int) -> None:
-        """Made before the new user namespace, where nobody has an id yet.
+        """Create it before the new user namespace, where no id is mapped yet.
 
-        `released` becomes readable when the launcher, being root, has mapped our users.
+        `released` becomes readable when the launcher, as root, has mapped this process's users.
         """
         self.step = b"start"
         self._user = os.getuid()
@@ -155,16 +155,16 @@ class Confinement:
         self._slash = -1
         self._root = -1
         self.served: list[int] = []
-        """What the runtime is to serve, see `open_network`."""
+        """Descriptors for the runtime to serve, see `open_network`."""
 
     def confine(self) -> None:
         for name, act in (
             (b"users", self._become_user),
             (b"private mounts", self._open_mounts),
-            (b"layers of the workspace", self._take_layers),
+            (b"layers of the workspace", self._move_layers),
             (b"private root", self._make_root),
             (b"devices", self._make_devices),
-            (b"directories of the host", self._bind_outside),
+            (b"directories of the host", self._bind_host_paths),
             (b"overlay of the workspace", self._mount_workspace),
             (b"overlay of the git directory", self._mount_git),
             (b"process information", self._mount_proc),
@@ -184,31 +184,31 @@ class Confinement:
             return
         if not os.read(self._released, 1):
             raise OSError(errno.EPERM, "the launcher could not map users")
-        # Threat: until here this is root of the host, though without its capabilities.
+        # Threat: until here this process is root of the host, though without its capabilities.
         os.setresgid(0, 0, 0)
         os.setgroups([])
         os.setresuid(0, 0, 0)
         syscalls.set_dumpable(True)
 
     def _open_mounts(self) -> None:
-        # Threat: a user namespace of the command's own, in which it may mount again. The
-        # filter refuses to make one; this refuses too, and goes on where a filter has a hole.
+        # Threat: in a new user namespace the command could mount again. The filter refuses to
+        # create one; this is a second barrier in case the filter has a hole.
         mounts.forbid_user_namespaces()
         mounts.make_mounts_private()
         self._slash = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
-    def _take_layers(self) -> None:
+    def _move_layers(self) -> None:
         fds = self._layers.fds
         if self._as_root:
-            # Below a directory of the old root, not on top of it: there they would stay behind
-            # when the old root is let go of.
+            # Below a directory of the old root, not on top of it: there they would remain
+            # mounted when the old root is detached.
             shelf = os.open("/usr", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             for tree in fds.values():
                 mounts.attach_tree(tree, shelf)
             return
-        # The launcher stood in the workspace when it cloned us: the kernel has moved our
-        # working directory into our namespace with everything else, without any name.
-        # Threat: a link put in the workspace's place between the look and the mount.
+        # The launcher's working directory was the workspace when it cloned this process. The
+        # kernel moved the working directory into the new namespace without resolving a name.
+        # Threat: the workspace is replaced by a link between the check and the mount.
         fds["workspace"] = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         for name in fds.keys() - {"workspace"}:
             fds[name] = _open_same(getattr(self._base, name), fds[name])
@@ -216,7 +216,7 @@ class Confinement:
     def _make_root(self) -> None:
         options = {
             b"mode": b"0755",
-            # Its pages are nobody's memory: half of what the processes may have.
+            # Its pages count for no process: allow half of the processes' memory limit.
             b"size": b"%dm" % max(1, self._base.memory_mb // 2),
             b"nr_inodes": b"%d" % max(1024, self._base.memory_mb * 128),
         }
@@ -225,14 +225,14 @@ class Confinement:
         self._root = root
         os.fchdir(root)
         for path in _PRIVATE:
-            os.close(self._place(path, is_directory=True))
-            # A bind on itself: writable when the root around it is not.
+            os.close(self._open_target(path, is_directory=True))
+            # A bind mount on itself stays writable when the root around it is read-only.
             tree = mounts.clone_tree(root, path[1:], recursive=False)
             self._attach(tree, path)
             os.chmod(path[1:], 0o700)
         for name, text in (*_LINKS, *_pairs(self._base.links)):
             self._link(name, text)
-        os.close(self._place(self._base.home, is_directory=True))
+        os.close(self._open_target(self._base.home, is_directory=True))
         for name, content in _pairs(self._base.files):
             path = self._base.home[1:] + b"/" + name
             os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
@@ -240,7 +240,7 @@ class Confinement:
 
     def _link(self, path: bytes, text: bytes) -> None:
         parent, _, name = path.rpartition(b"/")
-        here = self._place(parent, is_directory=True) if parent else os.dup(self._root)
+        here = self._open_target(parent, is_directory=True) if parent else os.dup(self._root)
         try:
             os.symlink(text, name, dir_fd=here)
         finally:
@@ -254,13 +254,13 @@ class Confinement:
         )
         self._attach(terminals, b"/dev/pts")
 
-    def _bind_outside(self) -> None:
+    def _bind_host_paths(self) -> None:
         trees = self._layers.trees
-        for path, seen_at, look, _ in outside_places(self._base):
+        for path, target, attributes, _ in host_mounts(self._base):
             if not self._as_root:
-                detach_into(trees, path, look, -1)
+                detach_into(trees, path, attributes, -1)
             if path in trees:
-                self._attach(trees[path], seen_at)
+                self._attach(trees[path], target)
         uid, gid = os.getuid(), os.getgid()
         home = self._base.home
         for name, line in (
@@ -282,22 +282,22 @@ class Confinement:
                     self._cover(path, content)
 
     def _cover(self, path: bytes, content: bytes) -> None:
-        """Show ours, also where the host's whole directory is shown."""
+        """Mount Paddock's content over the path, even if the host's whole directory is shown."""
         if os.path.islink(path[1:]):
-            # systemd's leads below /run, which is private here.
+            # systemd's link leads below /run, which is private here.
             text = os.readlink(path[1:])
             path = os.path.normpath(os.path.join(os.path.dirname(path), text))
-        made = b"run/" + os.path.basename(path) + b".new"
-        _write(made, content)
-        tree = mounts.clone_tree(self._root, made, recursive=False)
+        source = b"run/" + os.path.basename(path) + b".new"
+        _write(source, content)
+        tree = mounts.clone_tree(self._root, source, recursive=False)
         mounts.set_tree(tree, SHIELDED, recursive=False)
         try:
             self._attach(tree, path)
         except OSError as error:
-            # The whole of /etc is the host's here, and has no such file: then there is none.
+            # The whole of /etc is the host's here and lacks this file: leave it out.
             if error.errno != errno.EROFS:
                 raise
-        os.unlink(made)
+        os.unlink(source)
 
     def _mount_workspace(self) -> None:
         self._mount_overlay("workspace", "hidden", WORKSPACE)
@@ -305,7 +305,7 @@ class Confinement:
     def _mount_git(self) -> None:
         if "git" in self._layers.fds:
             for path, leads_to in _pairs(self._base.git_pointer):
-                os.close(self._place(path, is_directory=False))
+                os.close(self._open_target(path, is_directory=False))
                 _write(path[1:], b"gitdir: %b\n" % leads_to)
             self._mount_overlay("git", "git_shown", GIT)
 
@@ -313,23 +313,23 @@ class Confinement:
         fds = self._layers.fds
         lower = b"/proc/self/fd/%d" % fds[below]
         if above in fds:
-            # The first of the lower layers wins: its whiteouts take names away from the second.
+            # The first lower layer wins: its whiteouts remove names from the second.
             lower = b"/proc/self/fd/%d:%b" % (fds[above], lower)
         stage = b"/proc/self/fd/%d" % fds["stage"]
         options = (
-            # userxattr: marks in user.overlay.*, all that a user namespace may write. It also
-            # switches off redirects and metadata-only copies: what is in the upper layer is whole.
+            # userxattr: marks in user.overlay.*, the only ones a user namespace may write. It also
+            # disables redirects and metadata-only copies: files in the upper layer are complete.
             b"lowerdir=%b,upperdir=%b/%b,workdir=%b/%b,userxattr,index=off,xino=off,"
-            # The upper layer is read once and thrown away: syncing it to disk is for the commit.
+            # The upper layer is read once and discarded: only the commit syncs to disk.
             b"volatile" % (lower, stage, names[0], stage, names[1])
         )
-        target = self._place(getattr(self._base, below), is_directory=True)
+        target = self._open_target(getattr(self._base, below), is_directory=True)
         mounts.mount_overlay(b"/proc/self/fd/%d" % target, options)
 
     def _mount_proc(self) -> None:
         flags = mounts.NO_SUID | mounts.NO_DEVICES | mounts.NO_EXEC
         self._attach(mounts.make_file_system(b"proc", {}, flags), b"/proc")
-        # Threat: core_pattern and its like, which reach out of every namespace.
+        # Threat: core_pattern and similar settings act outside all namespaces.
         settings = mounts.clone_tree(self._root, b"proc/sys", recursive=True)
         mounts.set_tree(settings, mounts.READ_ONLY, recursive=True)
         self._attach(settings, b"/proc/sys")
@@ -338,7 +338,7 @@ class Confinement:
                 self._attach(_clone_device(b"null"), b"/proc/" + name)
 
     def _set_network(self) -> None:
-        # A name that resolves, for programs that look up their own.
+        # A name that resolves, for programs that look up their host name.
         _socket.sethostname("localhost")
         if self._base.joins:
             return
@@ -353,14 +353,14 @@ class Confinement:
 
     def _set_limits(self) -> None:
         base = self._base
-        # Counted in the user namespace (Linux 5.14): only this command's syscalls.
+        # Processes are counted per user namespace (Linux 5.14): only this command's.
         limit_resources(base.processes + 1, base.file_mb, base.cpu_s)
-        # Should the host run out of memory, this goes first.
+        # If the host runs out of memory, it should kill this process first.
         _write(b"/proc/self/oom_score_adj", b"1000")
 
     def _drop_privileges(self) -> None:
         syscalls.drop_capabilities()
-        # After the last change of credentials, which makes the kernel forget both.
+        # After the last change of credentials, which resets both.
         syscalls.set_death_signal(KILL_SIGNAL)
         syscalls.set_dumpable(False)
         syscalls.set_no_new_privileges()
@@ -369,12 +369,12 @@ class Confinement:
     # --- places below the new root ------------------------------------------------
 
     def _attach(self, tree: int, path: bytes) -> None:
-        target = self._place(path, is_directory=stat.S_ISDIR(os.fstat(tree).st_mode))
+        target = self._open_target(path, is_directory=stat.S_ISDIR(os.fstat(tree).st_mode))
         mounts.attach_tree(tree, target)
         os.close(target)
 
-    def _place(self, path: bytes, *, is_directory: bool) -> int:
-        """Threat: a link on the way leads to the host's root, where we still are: follow none."""
+    def _open_target(self, path: bytes, *, is_directory: bool) -> int:
+        """Threat: a link on the path would resolve in the host's root, still ours: follow none."""
         *parents, name = path[1:].split(b"/")
         here = os.dup(self._root)
         for part in parents:
@@ -393,7 +393,7 @@ class Confinement:
 
 def _clone_device(name: bytes) -> int:
     tree = mounts.clone_tree(mounts.AT_FDCWD, b"/dev/" + name, recursive=False)
-    # Not NO_DEVICES, which a bind of a device cannot do without.
+    # Not NO_DEVICES: it would make the bind-mounted device unusable.
     mounts.set_tree(tree, mounts.NO_SUID | mounts.NO_EXEC, recursive=False)
     return tree
 
@@ -410,7 +410,7 @@ def _descend(directory: int, name: bytes) -> int:
 
 
 def _open_same(path: bytes, expected: int) -> int:
-    """Open the expected directory by name in our mount namespace. Raises: OSError(ESTALE)."""
+    """Open the expected directory by name in this mount namespace. Raises: OSError(ESTALE)."""
     found = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     if not os.path.samestat(os.fstat(found), os.fstat(expected)):
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
@@ -426,24 +426,24 @@ def _write(path: bytes, content: bytes) -> None:
         file.write(content)
 
 
-# A private network: its loopback, and sockets made in it that are served from outside.
+# A private network: its loopback, and sockets created in it that the runtime serves from outside.
 #
-# A socket belongs to the namespace that it was made in, whoever holds it. So what answers a
-# command's questions for names, and its connections, is made here, handed to the runtime, and
-# closed here: there is no link between this network and the host's, and nothing inside keeps a
-# capability or a copy.
+# A socket belongs to the namespace in which it was created, whichever process holds it. So the
+# sockets for a command's DNS queries and connections are created here, passed to the runtime, and
+# closed here: this network has no link to the host's, and nothing inside keeps a capability or
+# a copy.
 
 NAME_SERVER = "127.0.0.53"
 SYNTHETIC = ("198.18.0.0", 15)
-"""Addresses that stand for names, of a range that is for tests of devices alone (RFC 2544)."""
+"""Addresses that represent names, from a range reserved for device benchmarks (RFC 2544)."""
 OWN_ADDRESS = "198.18.0.1"
 _BACKLOG = 128
 _LO = 1
-"""The number of the loopback, which is the first device of every network namespace."""
+"""The index of the loopback, which is the first device of every network namespace."""
 _INTERFACE_UP = 0x1 | 0x40
 """IFF_UP and IFF_RUNNING (linux/if.h)."""
 _SET_INTERFACE_FLAGS = 0x8914
-"""SIOCSIFFLAGS, one number on every machine (linux/sockios.h)."""
+"""SIOCSIFFLAGS, the same on every architecture (linux/sockios.h)."""
 
 # rtnetlink(7): linux/netlink.h, linux/rtnetlink.h, linux/if_addr.h.
 _ROUTE_MESSAGES = 0
@@ -457,29 +457,29 @@ _LOCAL_TABLE = 255
 _STATIC = 4
 _SCOPE_HOST = 254
 _LOCAL_ROUTE = 2
-"""RTN_LOCAL: what is sent there arrives here."""
+"""RTN_LOCAL: packets to it are delivered locally."""
 
 
 def raise_loopback() -> None:
-    door = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
-    # struct ifreq: a name of 16 bytes, then a union of 24.
-    fcntl.ioctl(door.fileno(), _SET_INTERFACE_FLAGS, struct.pack("16sh22x", b"lo", _INTERFACE_UP))
-    door.close()
+    sock = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
+    # struct ifreq: a 16-byte name, then a 24-byte union.
+    fcntl.ioctl(sock.fileno(), _SET_INTERFACE_FLAGS, struct.pack("16sh22x", b"lo", _INTERFACE_UP))
+    sock.close()
 
 
 def open_network(literals: list[bytes]) -> list[int]:
     """Return descriptors: user and network namespace, the name server's socket.
 
-    `literals`: further networks, as `ADDRESS/BITS`, that shall arrive here. Raises: OSError.
+    `literals`: more networks, as `ADDRESS/BITS`, to deliver locally. Raises: OSError.
     """
     raise_loopback()
-    door = _socket.socket(
+    sock = _socket.socket(
         _socket.AF_NETLINK, _socket.SOCK_RAW | _socket.SOCK_CLOEXEC, _ROUTE_MESSAGES
     )
-    # With an address besides 127.0.0.1 a resolver asks for addresses at all (AI_ADDRCONFIG).
+    # A resolver asks for IPv4 addresses only if there is one besides 127.0.0.1 (AI_ADDRCONFIG).
     own = _socket.inet_aton(OWN_ADDRESS)
     _ask(
-        door,
+        sock,
         _NEW_ADDRESS,
         struct.pack("=BBBBI", _socket.AF_INET, 32, 0, _SCOPE_HOST, _LO),
         ((_LOCAL, own), (_ADDRESS, own)),
@@ -490,9 +490,9 @@ def open_network(literals: list[bytes]) -> list[int]:
         )
         device = struct.pack("=I", _LO)
         _ask(
-            door, _NEW_ROUTE, head, ((_DESTINATION, _socket.inet_aton(address)), (_DEVICE, device))
+            sock, _NEW_ROUTE, head, ((_DESTINATION, _socket.inet_aton(address)), (_DEVICE, device))
         )
-    door.close()
+    sock.close()
     questions = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC)
     questions.bind((NAME_SERVER, 53))
     return [*_own_spaces(), questions.detach()]
@@ -504,20 +504,20 @@ def _own_spaces() -> list[int]:
 
 
 def _map_own(uid: int, gid: int) -> None:
-    # Our own ids are all that a plain user may map (user_namespaces(7)).
+    # A plain user may map only its own ids (user_namespaces(7)).
     users, groups = b"%d %d 1" % (uid, uid), b"%d %d 1" % (gid, gid)
     mounts.write_id_maps(None, users, groups, keep_groups=False)
 
 
 def share_network(kind: bytes, literals: list[bytes], reply: int, owner: tuple[int, int]) -> None:
-    """Make a network for the commands of a session, and send what `open_network` returns.
+    """Create a network for the commands of a session, and send what `open_network` returns.
 
-    Without the name server's socket where nobody answers. The caller was just cloned into a user
-    and a network namespace: the one owns the other, and commands run in children of it, so that
-    none has a capability over it. `owner` is the user who started the launcher. Raises: OSError.
+    The name server's socket is only sent for `policy`. The caller was just cloned into a user and a
+    network namespace. Commands run in children of the user namespace, which owns the network, so
+    they have no capability over it. `owner` is the user who started the launcher. Raises: OSError.
     """
     if owner[0] != 0:
-        # What is not mapped here cannot be mapped in a child. Root maps its children from outside.
+        # A child can only map ids that are mapped here. Root maps its children from outside.
         _map_own(*owner)
     if kind == b"policy":
         send(reply, SERVED, *open_network(literals))
@@ -527,12 +527,12 @@ def share_network(kind: bytes, literals: list[bytes], reply: int, owner: tuple[i
 
 
 def join_network(user: int, network: int) -> None:
-    """Enter a network in a process of its own: its children start in it. Raises: OSError."""
+    """Enter a network in a separate process; its children start in it. Raises: OSError."""
     if os.geteuid() != 0:
-        # The user that made a namespace has every capability in it; root has them already, and
+        # The creator of a user namespace has every capability in it. Root has them already, and
         # would lose those on the host.
         mounts.enter_namespace(user, mounts.NEW_USER)
-        # A change of capabilities closes /proc/self, by which users are mapped.
+        # A change of capabilities makes /proc/self inaccessible, which is needed to map users.
         syscalls.set_dumpable(True)
     mounts.enter_namespace(network, mounts.NEW_NETWORK)
 
@@ -543,36 +543,36 @@ def _networks(literals: list[bytes]) -> list[tuple[str, int]]:
 
 
 def listen_within(user: int, network: int, wanted: bytes, reply: int) -> None:
-    """Enter a sandbox's network for good, listen at each `ADDRESS PORT`, and send the sockets.
+    """Enter a sandbox's network permanently, listen at each `ADDRESS PORT`, and send the sockets.
 
-    The answer holds an errno for each, 0 where there is a socket. Called in a process of its own.
+    The reply has an errno for each, 0 if there is a socket. Call this in a separate process.
     """
     join_network(user, network)
-    made: list[int] = []
+    listeners: list[int] = []
     codes: list[bytes] = []
     for line in wanted.decode("ascii").split("\n"):
         address, port = line.split(" ")
-        # Without reuse of the address: nobody inside can take a share.
-        door = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+        # Without address reuse: no process inside can bind the same port.
+        sock = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
         try:
-            door.bind((address, int(port)))
-            door.listen(_BACKLOG)
-            made.append(door.detach())
+            sock.bind((address, int(port)))
+            sock.listen(_BACKLOG)
+            listeners.append(sock.detach())
             codes.append(b"0")
         except OSError as error:
             codes.append(b"%d" % (error.errno or errno.EIO))
-    send(reply, b" ".join(codes), *made)
+    send(reply, b" ".join(codes), *listeners)
 
 
 def _ask(
-    door: _socket.socket, kind: int, head: bytes, attributes: tuple[tuple[int, bytes], ...]
+    sock: _socket.socket, kind: int, head: bytes, attributes: tuple[tuple[int, bytes], ...]
 ) -> None:
     body = head + b"".join(
         struct.pack("=HH", 4 + len(value), name) + value for name, value in attributes
     )
     # struct nlmsghdr: length, type, flags, sequence, port.
-    door.sendall(struct.pack("=IHHII", 16 + len(body), kind, _REQUEST, 1, 0) + body)
-    # struct nlmsgerr behind it begins with the negative errno; EEXIST: as wanted already.
-    (code,) = struct.unpack_from("=i", door.recv(4096), 16)
+    sock.sendall(struct.pack("=IHHII", 16 + len(body), kind, _REQUEST, 1, 0) + body)
+    # struct nlmsgerr after it begins with the negative errno; EEXIST: it is already set.
+    (code,) = struct.unpack_from("=i", sock.recv(4096), 16)
     if code not in (0, -errno.EEXIST):
         raise OSError(-code, os.strerror(-code))

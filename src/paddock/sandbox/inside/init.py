@@ -1,9 +1,7 @@
-"""The first process of a pid namespace: starts the command, reaps, watches, ends it all.
+"""Act as the first process of a pid namespace: start the command, enforce limits, report, kill.
 
-Signals from within reach it only where it asked for them, and with it the kernel kills everything
-in the namespace: the end of the command is the end of all that it started.
-
-It also serves the command: its order in, its watch, its report out.
+Processes inside can only send it signals that it handles. When it ends, the kernel kills
+everything in the namespace, so every process that the command started ends with it.
 """
 
 from __future__ import annotations
@@ -31,8 +29,8 @@ from paddock.sandbox.inside.protocol import (
     TERMINATE,
     TIMED_OUT,
     CommandReport,
-    Laid,
     Start,
+    ViewChange,
 )
 
 TYPE_CHECKING = False
@@ -44,7 +42,7 @@ if TYPE_CHECKING:
 
         def used_kb(self) -> int: ...
 
-        def hold(self, door: _socket.socket) -> None: ...
+        def hold(self, channel: _socket.socket) -> None: ...
 
 
 KILL_SIGNAL = 9
@@ -52,15 +50,15 @@ _TERMINATE_SIGNAL = 15
 STOP_SIGNAL = 19
 _CONTINUE_SIGNAL = 18
 DEFAULT_SIGNALS = (13, 25)
-"""SIGPIPE and SIGXFSZ: Python ignores them, and an ignored signal stays so through exec.
-Numbers, the same on every machine we know: the module `signal` loads `enum`."""
+"""SIGPIPE and SIGXFSZ: Python ignores them, and an ignored signal stays ignored after exec.
+Numbers, the same on every supported machine: the module `signal` loads `enum`."""
 
 _OPEN_FILES_MAX = 4096
 _DESCRIPTOR_LAST = 0x7FFFFFFF
 _TICK_S = 0.05
-"""Between two times that orphans are reaped, at least between two looks at the memory."""
+"""The interval for reaping orphans, and the shortest interval for memory checks."""
 _TICK_SHARE = 20
-"""A look at the memory takes at most one part in so many of the time."""
+"""Memory checks take at most this fraction (1/N) of the time."""
 
 
 def receive_order(control: _socket.socket) -> tuple[Start, list[int]] | None:
@@ -75,7 +73,7 @@ def receive_order(control: _socket.socket) -> tuple[Start, list[int]] | None:
 
 
 def send_report(control: int, report: CommandReport, *fds: int) -> None:
-    """Tell whoever asked; nobody may be left to hear it."""
+    """Send the report; the reader may be gone."""
     try:
         send(control, report.encode(), *fds)
     except OSError as error:
@@ -83,20 +81,20 @@ def send_report(control: int, report: CommandReport, *fds: int) -> None:
             raise
 
 
-def send(control: int, said: bytes, *fds: int) -> None:
-    speaking = _socket.socket(fileno=control)
+def send(control: int, message: bytes, *fds: int) -> None:
+    sock = _socket.socket(fileno=control)
     try:
         rights = struct.pack(f"{len(fds)}i", *fds)
-        speaking.sendmsg([said], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)] if fds else [])
+        sock.sendmsg([message], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)] if fds else [])
     finally:
-        speaking.detach()
+        sock.detach()
 
 
 def receive(control: _socket.socket, bytes_max: int, fds_max: int) -> tuple[bytes, list[int]]:
-    """Return a message, empty at the end, and the descriptors with it."""
+    """Return a message, empty at the end of the stream, and its descriptors."""
     space = _socket.CMSG_SPACE(4 * fds_max)
-    said, extra, _, _ = control.recvmsg(bytes_max, space, _socket.MSG_CMSG_CLOEXEC)
-    return said, [fd for _, _, data in extra for fd in struct.unpack(f"{len(data) // 4}i", data)]
+    message, extra, _, _ = control.recvmsg(bytes_max, space, _socket.MSG_CMSG_CLOEXEC)
+    return message, [fd for _, _, data in extra for fd in struct.unpack(f"{len(data) // 4}i", data)]
 
 
 def watch(
@@ -107,18 +105,17 @@ def watch(
     watcher: UseWatcher,
     most_kb: int,
 ) -> tuple[bytes, int]:
-    """Watch until it ends, its time is up, its memory too large, or nobody waits for it.
+    """Watch until it ends, reaches its time or memory limit, or the runtime stops waiting.
 
-    Return which, and the most memory that was seen, in KiB. Orphans are reaped meanwhile: each
-    counts as a process, of which a command has only so many. Who waits at `control` may give it
-    more time, or take some back (milliseconds as text), or have it held for a moment; `others`
-    become readable when nobody waits.
+    Return which, and the most memory seen, in KiB. Orphans are reaped meanwhile, because each
+    counts against the command's process limit. On `control` the runtime can add or subtract time
+    (milliseconds as text) or hold the processes; `others` become readable when it is gone.
     """
     events = select.poll()
     ended = os.pidfd_open(pid)
     for fd in (ended, control.fileno(), *others):
         events.register(fd, select.POLLIN)
-    look_at_s = 0.0
+    next_check_s = 0.0
     seen_kb = 0
     try:
         while True:
@@ -127,7 +124,7 @@ def watch(
             if ended in ready:
                 return EXITED, seen_kb
             if ready:
-                more = _heed(control, watcher) if ready == [control.fileno()] else None
+                more = _handle(control, watcher) if ready == [control.fileno()] else None
                 if more is None:
                     return CANCELLED, seen_kb
                 deadline_s += more
@@ -136,40 +133,40 @@ def watch(
             if began >= deadline_s:
                 return TIMED_OUT, seen_kb
             watcher.reap()
-            if began < look_at_s:
+            if began < next_check_s:
                 continue
             now_kb = watcher.used_kb()
             seen_kb = max(seen_kb, now_kb)
             if now_kb > most_kb:
                 return MEMORY, seen_kb
             now = time.monotonic()
-            look_at_s = now + _TICK_SHARE * (now - began)
+            next_check_s = now + _TICK_SHARE * (now - began)
     finally:
         os.close(ended)
 
 
-def _heed(control: _socket.socket, watcher: UseWatcher) -> float | None:
-    """Return the seconds that its time is longer; None where nobody waits for it."""
+def _handle(control: _socket.socket, watcher: UseWatcher) -> float | None:
+    """Handle a message; return the seconds to add to the deadline, None if the runtime is gone."""
     try:
-        said, fds = receive(control, 32, 1)
+        message, fds = receive(control, 32, 1)
     except OSError:
         return None
-    if said == TERMINATE:
+    if message == TERMINATE:
         _signal_all(_TERMINATE_SIGNAL)
         return 0.0
-    if said != HOLD:
-        return int(said) / 1000 if said else None
+    if message != HOLD:
+        return int(message) / 1000 if message else None
     began = time.monotonic()
-    door = _socket.socket(fileno=fds[0])
+    channel = _socket.socket(fileno=fds[0])
     try:
-        watcher.hold(door)
+        watcher.hold(channel)
     finally:
-        door.close()
+        channel.close()
     return time.monotonic() - began
 
 
 def count_unreached() -> int:
-    """Count packets of this network namespace without a way out (proc_pid_net(5): snmp)."""
+    """Count this network namespace's packets that had no route (proc_pid_net(5): snmp)."""
     count = 0
     try:
         with open("/proc/self/net/snmp", "rb") as table:
@@ -178,19 +175,19 @@ def count_unreached() -> int:
         with open("/proc/self/net/snmp6", "rb") as table:
             count += sum(int(line.split()[1]) for line in table if line.startswith(b"Ip6OutNoR"))
     except (OSError, ValueError, IndexError):
-        # A kernel without one of them: what is known so far.
+        # The kernel lacks one of these tables.
         return count
     return count
 
 
 def limit_resources(processes: int, file_mb: int, cpu_s: int) -> None:
-    """Limit each process that is started from here on; 0 seconds are no limit."""
+    """Limit every process started from now on; `cpu_s` 0 means no limit."""
     for what, most in (
-        # Of a byte: with none, a host's handler of core dumps would be started (core(5)).
+        # One byte: a limit of 0 would still start the host's core dump handler (core(5)).
         (resource.RLIMIT_CORE, 1),
         (resource.RLIMIT_FSIZE, file_mb << 20),
         (resource.RLIMIT_NOFILE, _OPEN_FILES_MAX),
-        # Threat: a user who may have real-time priority starves who keeps the time.
+        # Threat: with real-time priority the command could starve this process.
         (resource.RLIMIT_RTPRIO, 0),
         (resource.RLIMIT_NICE, 0),
         (resource.RLIMIT_NPROC, processes),
@@ -200,12 +197,12 @@ def limit_resources(processes: int, file_mb: int, cpu_s: int) -> None:
         resource.setrlimit(what, (most, most))
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     if cpu_s > 0 and (hard == resource.RLIM_INFINITY or cpu_s < hard):
-        # A second between the two: at the hard one the kernel only kills, without SIGXCPU.
+        # One second more for the hard limit, where the kernel kills without sending SIGXCPU.
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
 
 
 def close_all_but(kept: set[int]) -> None:
-    """Threat: a descriptor of another sandbox, or of the host, that comes along."""
+    """Threat: the command inherits a descriptor of another sandbox, or of the host."""
     low = 3
     for fd in sorted(fd for fd in kept if fd >= low):
         os.closerange(low, fd)
@@ -219,7 +216,7 @@ def environment_of(start: Start) -> dict[bytes, bytes]:
 
 
 def find_program(name: bytes, environment: dict[bytes, bytes]) -> bytes:
-    """Look as execvp(3), with the command's PATH and not ours. Raises: FileNotFoundError."""
+    """Search like execvp(3), but in the command's PATH. Raises: FileNotFoundError."""
     if b"/" in name:
         return name
     for directory in environment.get(b"PATH", b"").split(b":"):
@@ -229,9 +226,9 @@ def find_program(name: bytes, environment: dict[bytes, bytes]) -> bytes:
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
 
 
-# For hosts that delegate no cgroup. A quick estimate counts shared pages once for
-# every process and so is never too low; only when it is over the limit, the exact
-# figure is asked for, which takes the kernel a walk over page tables.
+# Memory use, for hosts that delegate no cgroup. A quick estimate counts shared pages once
+# per process and so is never too low. The exact figure is read only if the estimate is over
+# the limit, because the kernel has to walk page tables for it.
 
 _PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
 _EXACT_FIELDS = (b"Pss_Anon:", b"SwapPss:")
@@ -243,10 +240,10 @@ def find_processes() -> list[bytes]:
 
 
 def is_alive(process: bytes) -> bool:
-    """Return whether a thread of it still runs: a zombie does not."""
+    """Return True if one of its threads still runs; a zombie's do not."""
     if _runs(b"/proc/%b" % process):
         return True
-    # Threat: a process whose first thread has ended looks like a zombie, and goes on.
+    # Threat: a process whose first thread has ended looks like a zombie but still runs.
     return any(_runs(thread) for thread in _threads(process))
 
 
@@ -255,12 +252,12 @@ def _runs(task: bytes) -> bool:
 
 
 def _state(task: bytes) -> bytes:
-    """Return its letter; empty where it has ended."""
+    """Return the state letter; empty if the task has ended."""
     return b"".join(stat_fields(task)[:1])
 
 
 def stat_fields(task: bytes) -> list[bytes]:
-    """From the state on (proc_pid_stat(5), field 3): the name before it may hold anything."""
+    """Return the fields from the state on (proc_pid_stat(5), 3): a name may contain any bytes."""
     return read_proc(task + b"/stat").rpartition(b")")[2].split()
 
 
@@ -273,7 +270,7 @@ def _threads(process: bytes) -> list[bytes]:
 
 
 def used_kb(limit_kb: int) -> int:
-    """In KiB, with private file systems; up to `limit_kb` an estimate that is never too low."""
+    """Return KiB, including private file systems; up to `limit_kb` an estimate, never too low."""
     processes = find_processes()
     files = _files_kb()
     estimate = files + sum(resident_kb(process) for process in processes)
@@ -288,8 +285,8 @@ def used_kb(limit_kb: int) -> int:
 
 
 def _files_kb() -> int:
-    """Count the private tmpfs, and System V segments that nobody need have mapped."""
-    # The root itself, and not /tmp, where the workspace or a place of the host may stand.
+    """Count the private tmpfs, and System V segments, which may be mapped by no process."""
+    # The root itself, not /tmp, where the workspace or a host directory may be mounted.
     private = os.statvfs(b"/")
     used = (private.f_blocks - private.f_bfree) * private.f_frsize // 1024
     for line in read_proc(b"/proc/sysvipc/shm").splitlines()[1:]:
@@ -301,13 +298,13 @@ def _files_kb() -> int:
 def resident_kb(process: bytes) -> int:
     found = _pages_kb(b"/proc/%b" % process)
     if found is None:
-        # Threat: see `is_alive`; the memory of a process is told by any thread that lives.
+        # Threat: see `is_alive`; any live thread reports the memory of its process.
         found = max((_pages_kb(thread) or 0 for thread in _threads(process)), default=0)
     return found
 
 
 def _pages_kb(task: bytes) -> int | None:
-    """Count a task; None where it has ended and its memory is told elsewhere."""
+    """Return a task's resident KiB; None if it has ended, or another thread reports them."""
     fields = read_proc(task + b"/statm").split()
     if len(fields) < 2 or fields[0] == b"0":
         return None
@@ -317,7 +314,7 @@ def _pages_kb(task: bytes) -> int | None:
 def _proportional_kb(process: bytes) -> tuple[int, int]:
     content = read_proc(b"/proc/%b/smaps_rollup" % process) or _first_rollup(process)
     if not content:
-        # It has ended, or made itself unreadable: then all that it has is its own.
+        # It has ended, or made itself unreadable: then count all its memory as private.
         return resident_kb(process), 0
     own = shared = 0
     for line in content.splitlines():
@@ -337,7 +334,7 @@ def _first_rollup(process: bytes) -> bytes:
 
 
 def read_proc(path: bytes) -> bytes:
-    """Return empty where its process has ended or may not be looked at."""
+    """Return empty bytes if the process has ended or may not be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -351,12 +348,12 @@ def read_proc(path: bytes) -> bytes:
 
 
 _END_WAIT_S = 5.0
-"""For killed processes to be gone; one that hangs in the kernel is reported."""
+"""Time for killed processes to end. One stuck in the kernel may not end in time."""
 
 _YIELD_S = 0.001
 
 
-class First:
+class InitProcess:
     def __init__(
         self, control: _socket.socket, life: int, memory_limit_kb: int, *, has_own_network: bool
     ) -> None:
@@ -368,7 +365,7 @@ class First:
         self._status = 0
 
     def serve(self) -> None:
-        """The namespaces stay until the stage is closed: the end of one delays the next."""
+        # The namespaces stay until the stage is closed: removing them delays the next command.
         order = None if self._wait() else receive_order(self._control)
         if order is not None:
             self._serve(*order)
@@ -404,10 +401,10 @@ class First:
             return _spawn(start, [(os.POSIX_SPAWN_DUP2, fd, at) for at, fd in enumerate(streams)])
         master, slave = os.openpty()
         try:
-            # struct winsize of tty_ioctl(4): rows, columns, and two that nobody uses.
+            # struct winsize of tty_ioctl(4): rows, columns, and two unused fields.
             size = struct.pack("4H", start.rows, start.columns, 0, 0)
             fcntl.ioctl(slave, termios.TIOCSWINSZ, size)
-            # Opened by its name, in a new session, it becomes the one that controls it.
+            # Opened by name in a new session, it becomes the controlling terminal.
             opened = (os.POSIX_SPAWN_OPEN, 0, os.ttyname(slave), os.O_RDWR, 0)
             copies = [(os.POSIX_SPAWN_DUP2, 0, at) for at in (1, 2)]
             send(self._control.fileno(), TERMINAL, master)
@@ -436,20 +433,20 @@ class First:
             if pid == self._main:
                 self._status = status
 
-    def hold(self, door: _socket.socket) -> None:
-        """Stop every process, lay what is asked for, and let those go on that were running."""
+    def hold(self, channel: _socket.socket) -> None:
+        """Stop every process, apply the requested changes, then resume those that were running."""
         stopped = {each for each in find_processes() if _state(b"/proc/%b" % each) == b"T"}
         try:
             if _signal_all(STOP_SIGNAL) and not _await_stopped():
                 return
-            door.send(HELD)
+            channel.send(HELD)
             while True:
-                said, fds = receive(door, _LAID_BYTES_MAX, 1)
-                if not said:
+                message, fds = receive(channel, _CHANGE_BYTES_MAX, 1)
+                if not message:
                     return
-                door.send(b"%d" % _lay(Laid.decode(said), *fds))
+                channel.send(b"%d" % _apply(ViewChange.decode(message), *fds))
         except OSError:
-            # Whoever asked has gone.
+            # The runtime is gone.
             return
         finally:
             # Children first: a shell that waits for one must not find it stopped.
@@ -464,8 +461,8 @@ class First:
             return 0
         left = [process for process in find_processes() if is_alive(process)]
         survivors = sum(process != b"%d" % self._main for process in left)
-        # -1: every process of the namespace but us, at one stroke; a fork that runs at the
-        # same time sees the signal and does not happen.
+        # -1: every other process of the namespace, atomically; a fork at the same time sees the
+        # signal and fails.
         if not _signal_all(KILL_SIGNAL):
             survivors = 0
         until_s = time.monotonic() + _END_WAIT_S
@@ -483,11 +480,11 @@ def _signal_all(signal: int) -> bool:
 
 
 _STOP_WAIT_S = 2.0
-_LAID_BYTES_MAX = 16_384
+_CHANGE_BYTES_MAX = 16_384
 
 
 def _await_stopped() -> bool:
-    """Wait until no thread runs any more: a stop counts when its system call has ended."""
+    """Wait until no thread runs: a thread stops only after its current system call."""
     until_s = time.monotonic() + _STOP_WAIT_S
     while not all(
         _state(thread) in (b"T", b"t", b"Z", b"X", b"")
@@ -500,28 +497,28 @@ def _await_stopped() -> bool:
     return True
 
 
-def _lay(laid: Laid, content: int = -1) -> int:
-    """Return an errno, 0 where it is there now. Its processes are stopped, and see it at once."""
-    parent, name = os.path.split(laid.path)
-    made = b"%b/.%b.%b" % (parent, name[:200], os.urandom(4).hex().encode())
+def _apply(change: ViewChange, content: int = -1) -> int:
+    """Apply one change; return an errno, 0 for success. The processes are stopped meanwhile."""
+    parent, name = os.path.split(change.path)
+    draft = b"%b/.%b.%b" % (parent, name[:200], os.urandom(4).hex().encode())
     try:
-        if laid.kind == b"directory":
-            if os.path.islink(laid.path) or not os.path.isdir(laid.path):
-                os.mkdir(laid.path, laid.mode)
-                os.chmod(laid.path, laid.mode)
-        elif laid.kind == b"gone":
-            _remove(laid.path)
-        elif laid.kind == b"link":
-            os.symlink(laid.text, made)
-            os.rename(made, laid.path)
+        if change.kind == b"directory":
+            if os.path.islink(change.path) or not os.path.isdir(change.path):
+                os.mkdir(change.path, change.mode)
+                os.chmod(change.path, change.mode)
+        elif change.kind == b"gone":
+            _remove(change.path)
+        elif change.kind == b"link":
+            os.symlink(change.text, draft)
+            os.rename(draft, change.path)
         else:
-            _copy(content, made, laid.mode)
-            os.utime(made, ns=(laid.modified_ns, laid.modified_ns))
-            os.rename(made, laid.path)
+            _copy(content, draft, change.mode)
+            os.utime(draft, ns=(change.modified_ns, change.modified_ns))
+            os.rename(draft, change.path)
     except OSError as error:
-        if os.path.lexists(made):
-            # A directory stands where it was to go.
-            os.unlink(made)
+        if os.path.lexists(draft):
+            # For example, the target is a directory.
+            os.unlink(draft)
         return error.errno or errno.EIO
     finally:
         if content >= 0:
@@ -534,7 +531,7 @@ def _remove(path: bytes) -> None:
         os.rmdir(path)
         return
     if not os.path.lexists(path):
-        # It went with the layer below, of which a watcher hears nothing.
+        # It vanished from the lower layer, which file watchers do not notice: create it to remove.
         _write_new(path, b"")
     os.unlink(path)
 
@@ -562,7 +559,7 @@ def _write_new(path: bytes, content: bytes) -> None:
 
 
 def _open_left() -> int:
-    """Threat: it is a pipe that nobody writes to, or a link. Who reads it looks at its kind."""
+    """Threat: it may be a pipe without a writer, or a link. The reader checks its type."""
     try:
         return os.open(ENDED_IN, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -570,7 +567,7 @@ def _open_left() -> int:
 
 
 def _spawn(start: Start, actions: list[tuple[object, ...]]) -> int:
-    """posix_spawn(3) borrows our memory until exec. Raises: OSError with the name that failed."""
+    """Use posix_spawn(3), which does not copy memory. Raises: OSError with the failing name."""
     environment = environment_of(start)
     os.chdir(start.directory)
     program = find_program(start.argv[0], environment)

@@ -1,8 +1,8 @@
-"""The launcher: one small process for a runtime that makes a sandbox whenever it is told to.
+"""The launcher: a small process that creates sandboxes for one runtime, on order.
 
-Single-threaded, so that it may fork. Its event loop never waits for a sandbox. When it ends, every
-sandbox ends: each holds the other end of a pipe that only the launcher writes to. Started by its
-path, with the descriptor of a socket to the runtime, and the runtime's process id.
+It is single-threaded, so that it can fork. Its event loop never waits for a sandbox. When it ends,
+every sandbox ends: each has the read end of a pipe whose write end only the launcher has. It is
+started by path, with the descriptor of a socket to the runtime and the runtime's process id.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import select
 import sys
 
-# This file is a program: the package's own __init__ is not run, for it loads what is not needed.
+# This file is a program: skip the package's __init__, which imports modules it does not need.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 for _name, _path in (("paddock", _PACKAGE), ("paddock.sandbox", f"{_PACKAGE}/sandbox")):
     if _name not in sys.modules:
@@ -25,7 +25,7 @@ from paddock.sandbox.inside import confine, protocol  # noqa: E402 - after the p
 from paddock.sandbox.inside.confine import Layers, detach_layers  # noqa: E402 - after the path
 from paddock.sandbox.inside.init import (  # noqa: E402 - after the path
     KILL_SIGNAL,
-    First,
+    InitProcess,
     close_all_but,
     receive,
     send,
@@ -56,10 +56,10 @@ _NAMESPACES = (
 
 
 class Loop:
-    """Owns the sandboxes of this launcher, by the descriptor that says when one has ended."""
+    """Event loop that owns the launcher's child processes, by pidfd."""
 
-    def __init__(self, door: _socket.socket, runtime: int) -> None:
-        self._door = door
+    def __init__(self, orders: _socket.socket, runtime: int) -> None:
+        self._orders = orders
         self._runtime = os.pidfd_open(runtime)
         self._sandboxes: dict[int, int] = {}
         self._events = select.poll()
@@ -67,9 +67,9 @@ class Loop:
         self._id_map = -1
         self._arguments = syscalls.find_arguments()
         self._step = b"start"
-        # Nobody ever writes: a sandbox sees its end when the last writer, us, is gone.
+        # Nothing is ever written: a sandbox sees the end of file when the launcher is gone.
         self._life, self._life_kept = os.pipe()
-        for fd in (door.fileno(), self._runtime):
+        for fd in (orders.fileno(), self._runtime):
             self._events.register(fd, select.POLLIN)
 
     def serve(self) -> None:
@@ -84,11 +84,11 @@ class Loop:
                 if fd == self._runtime:
                     return
                 if fd in self._sandboxes:
-                    self._take_in(fd)
-                elif not self._take_order():
+                    self._reap(fd)
+                elif not self._handle_order():
                     return
 
-    def _take_in(self, fd: int) -> None:
+    def _reap(self, fd: int) -> None:
         self._events.unregister(fd)
         os.waitpid(self._sandboxes.pop(fd), 0)
         os.close(fd)
@@ -99,8 +99,8 @@ class Loop:
         for _, area, name in ready:
             self._remove(area, name)
 
-    def _take_order(self) -> bool:
-        content, fds = receive(self._door, _ORDER_BYTES_MAX, _DESCRIPTORS_MAX)
+    def _handle_order(self) -> bool:
+        content, fds = receive(self._orders, _ORDER_BYTES_MAX, _DESCRIPTORS_MAX)
         if not content:
             return False
         if content.startswith(_DROP):
@@ -109,13 +109,15 @@ class Loop:
         if content.startswith(_LISTEN):
             wanted = content[len(_LISTEN) :]
             reply, user, network = fds
-            self._apart(fds, lambda: confine.listen_within(user, network, wanted, reply))
+            self._run_in_child(fds, lambda: confine.listen_within(user, network, wanted, reply))
             return True
         if content.startswith(_SHARE):
             kind, *literals = content[len(_SHARE) :].split()
-            space = mounts.NEW_USER | mounts.NEW_NETWORK
+            new = mounts.NEW_USER | mounts.NEW_NETWORK
             owner = os.geteuid(), os.getegid()
-            self._apart(fds, lambda: confine.share_network(kind, literals, fds[0], owner), space)
+            self._run_in_child(
+                fds, lambda: confine.share_network(kind, literals, fds[0], owner), new
+            )
             return True
         control, order, *layers = fds
         base = Base.decode(os.pread(order, os.fstat(order).st_size, 0))
@@ -133,21 +135,21 @@ class Loop:
 
     def _drop(self, area: int, name: bytes) -> None:
         if name.startswith(protocol.HIDDEN_PREFIX) and self._sandboxes:
-            # Threat: a command that has not ended yet, though it will, would see the names.
+            # Threat: a command that is still running would see the hidden names.
             self._later.append((set(self._sandboxes), area, name))
         else:
             self._remove(area, name)
 
     def _remove(self, area: int, name: bytes) -> None:
-        """In a child: it may be large."""
-        self._apart([area], lambda: protocol.remove_tree(area, os.fsdecode(name)))
+        # In a child, because the tree may be large.
+        self._run_in_child([area], lambda: protocol.remove_tree(area, os.fsdecode(name)))
 
-    def _apart(self, fds: list[int], act: Callable[[], None], space: int = 0) -> None:
-        """Act in a child, which cannot come back from there. It ends as soon as it has answered."""
-        pid = mounts.clone_process(space)
+    def _run_in_child(self, fds: list[int], act: Callable[[], None], new: int = 0) -> None:
+        """Run `act` in a child, in the `new` namespaces, and close `fds` here."""
+        pid = mounts.clone_process(new)
         if pid == 0:
             try:
-                # Whoever ends a launcher by force removes the whole area, and must be alone.
+                # A runtime that kills the launcher removes the whole area; no child may still run.
                 syscalls.set_death_signal(KILL_SIGNAL)
                 os.close(self._life_kept)
                 act()
@@ -160,7 +162,7 @@ class Loop:
     def _make(self, base: Base, control: int, fds: list[int]) -> None:
         workspace, area, *rest = fds
         session = tuple(rest[-2:]) if base.joins else ()
-        # In the order in which they are sent; an empty name stands for one that is not.
+        # In the order in which they are sent; an empty name means that none is sent.
         more = {name: rest.pop(0) for name in _MORE_LAYERS if getattr(base, name)}
         as_root = os.geteuid() == 0
         name = os.path.basename(base.stage)
@@ -192,12 +194,12 @@ class Loop:
             new = _NAMESPACES | (mounts.NEW_NETWORK if has_own else 0)
             families = () if base.network == b"none" else (seccomp.AF_INET, seccomp.AF_INET6)
             program = seccomp.build_filter(families + (seccomp.AF_UNIX,) * base.sockets)
-            room = confine.Confinement(base, layers, program, released if as_root else -1)
+            setup = confine.Confinement(base, layers, program, released if as_root else -1)
             pid = _clone_joined(new, *session) if session else mounts.clone_process(new)
             if pid == 0:
                 os.close(release)
                 kept = {control, self._life, released, *layers.descriptors()}
-                self._become(room, base, control, kept)
+                self._become(setup, base, control, kept)
             self._keep(pid)
             if as_root:
                 mounts.write_id_maps(pid, _MAPS, _MAPS, keep_groups=True)
@@ -211,38 +213,37 @@ class Loop:
         self._sandboxes[fd] = pid
         self._events.register(fd, select.POLLIN)
 
-    def _become(self, room: confine.Confinement, base: Base, control: int, kept: set[int]) -> None:
-        """Threat: an exception that gets past here would leave a second launcher."""
+    def _become(self, setup: confine.Confinement, base: Base, control: int, kept: set[int]) -> None:
+        """Threat: an exception that escapes from here would leave a second launcher."""
         code = 1
         try:
-            # Threat: a command, and so the model, would read there where on the host we lie.
+            # Threat: the command, and so the model, could read Paddock's path on the host there.
             syscalls.clear_arguments(*self._arguments)
             close_all_but(kept)
             try:
-                # What went nowhere is counted for a network, which a session shares.
+                # Unroutable packets are counted per network, and a session shares its network.
                 is_private = base.network != b"host" and not base.joins
                 memory_kb = base.memory_mb * 1024
-                room.confine()
-                if room.served:
-                    send(control, protocol.SERVED, *room.served)
+                setup.confine()
+                if setup.served:
+                    send(control, protocol.SERVED, *setup.served)
                 close_all_but({control, self._life})
-                door = _socket.socket(fileno=control)
-                First(door, self._life, memory_kb, has_own_network=is_private).serve()
+                sock = _socket.socket(fileno=control)
+                InitProcess(sock, self._life, memory_kb, has_own_network=is_private).serve()
                 code = 0
             except OSError as error:
-                send_report(
-                    control, CommandReport(NOT_CONFINED, code=error.errno or 0, where=room.step)
-                )
+                report = CommandReport(NOT_CONFINED, code=error.errno or 0, where=setup.step)
+                send_report(control, report)
         finally:
             syscalls.end_process(code)
 
 
 def _clone_joined(new: int, user: int, network: int) -> int:
-    """Clone a child of ours that starts in another network; return as clone(2). Raises: OSError.
+    """Clone a child that starts in another network; return its pid, 0 in it. Raises: OSError.
 
-    By a process between, which has to enter first, and ends.
+    An intermediate process enters the network, clones the child as its sibling, and exits.
     """
-    said, say = os.pipe()
+    read_end, write_end = os.pipe()
     try:
         between = os.fork()
         if between == 0:
@@ -255,14 +256,14 @@ def _clone_joined(new: int, user: int, network: int) -> int:
                 answer = b"-%d" % (error.errno or 1)
             finally:
                 if pid != 0:
-                    os.write(say, answer)
+                    os.write(write_end, answer)
                     syscalls.end_process(0)
             return 0
         os.waitpid(between, 0)
-        pid = int(os.read(said, 16))
+        pid = int(os.read(read_end, 16))
     finally:
-        os.close(said)
-        os.close(say)
+        os.close(read_end)
+        os.close(write_end)
     if pid < 0:
         raise OSError(-pid, os.strerror(-pid))
     return pid
@@ -287,13 +288,13 @@ def _make_id_map() -> int:
 
 
 def main(arguments: list[str]) -> None:
-    door, runtime = (int(argument) for argument in arguments)
+    orders, runtime = (int(argument) for argument in arguments)
     if os.getppid() == runtime:
-        # Nothing is collected or moved any more: a child then copies few pages.
+        # Without garbage collection a child copies fewer pages.
         gc.disable()
         gc.freeze()
         syscalls.use_default_action(_INTERRUPT_SIGNAL)
-        Loop(_socket.socket(fileno=door), runtime).serve()
+        Loop(_socket.socket(fileno=orders), runtime).serve()
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""What the launcher is told and what it answers: flat records and their bytes.
+"""Encode the launcher's orders and reports as flat records; create and remove stages.
 
-NULs separate: a field is its number of items, then the items.
-
-The layers' directories of one sandbox, `upper` and `work`, are made and removed here, too.
+In a record NULs separate the items: each field is its number of items, then the items. A stage is
+the directory with a sandbox's overlay layers, `upper` and `work`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ else:
 
 @dataclass_transform()
 class _Record:
-    """Fields of three types, as a class names them: what is no list goes first, as one list."""
+    """A record of int, bytes and list[bytes] fields. All non-list fields are sent first, as one."""
 
     def __init__(self, *first: object, **named: object) -> None:
         names = self.__annotations__
@@ -55,17 +54,17 @@ class _Record:
 
 
 class Base(_Record):
-    """What a sandbox is made from, before anybody knows its command.
+    """Specification of a sandbox, without its command.
 
-    Paths are absolute, of the host. The overlay appears at `workspace`; `stage` is made for the
-    layers; `hidden` is a directory of whiteouts, or empty. At `git` a second overlay appears over a
-    git directory outside, `git_shown` with what it shows there; `git_pointer` is a file that leads
-    there, and where to. `home` is private. By turns: `links` names with texts, `files` names below
-    `home` with contents. `caches` appears in `home`, `b"read"` behind it: read-only. `literals`:
-    networks whose addresses a command may use by number. `known_hosts`:
-    for ssh. `authorities`: certificates, where requests are judged. `sockets` (0 or 1): unix
-    sockets with a path. `session`: what appears at /tmp, which the commands of a session share;
-    `joins` (0 or 1): user and network namespace of that session come as the last descriptors.
+    Paths are absolute host paths. The overlay is mounted at `workspace`; `stage` is created for its
+    layers; `hidden` is a directory of whiteouts, or empty. `git` is an outside git directory with a
+    second overlay, `git_shown` a layer above it; `git_pointer` is a file that points to it, and its
+    target. `home` is private. Alternating: in `links` names and targets, in `files` names below
+    `home` and contents. `caches` is mounted in `home`, read-only if `b"read"` follows. `literals`:
+    networks that a command may address by number. `known_hosts`: for ssh. `authorities`: CA
+    certificates, if requests are judged. `sockets` (0 or 1): allow unix sockets. `session`: the
+    directory that a session's commands share as /tmp; `joins` (0 or 1): that session's user and
+    network namespaces are the last descriptors.
     """
 
     workspace: bytes
@@ -94,7 +93,7 @@ class Base(_Record):
 
 
 class Start(_Record):
-    """One command. `script` is for the shell to read first; `rows` 0: it has no terminal."""
+    """One command. Its shell reads `script` first; `rows` 0: it has no terminal."""
 
     directory: bytes
     timeout_ms: int
@@ -105,10 +104,10 @@ class Start(_Record):
     rows: int = 0
 
 
-class Laid(_Record):
-    """What to put at a path of a running sandbox; the content of a file comes as a descriptor.
+class ViewChange(_Record):
+    """A change at a path of a running sandbox; a file's content is sent as a descriptor.
 
-    `kind` is one of `file`, `directory`, `link` (with its `text`) and `gone`.
+    `kind` is `file`, `directory`, `link` (with its target as `text`) or `gone`.
     """
 
     kind: bytes
@@ -124,20 +123,20 @@ CANCELLED = b"cancelled"
 MEMORY = b"out of memory"
 NOT_STARTED = b"not started"
 NOT_CONFINED = b"not confined"
-"""The sandbox itself could not be made; nothing ran."""
+"""The sandbox could not be created; nothing ran."""
 
 ENDED_IN = b"/run/ended-in"
-"""In a sandbox: where a command's shell writes the directory in which it ends, and what else its
-script tells it to. It comes as a descriptor with the report.
+"""File in a sandbox to which a command's shell writes its final state, as its script says. It is
+sent as a descriptor with the report.
 """
 BEGIN = b"/run/begin"
-"""In a sandbox: the script that its shell reads first."""
+"""File in a sandbox: the script that its shell reads first."""
 
 TERMINAL = b"terminal"
-"""Before a report, with a descriptor: the other end of the command's terminal."""
+"""Sent before a report, with a descriptor: the master side of the command's terminal."""
 
 HOLD = b"hold"
-"""To a running sandbox, with a socket: stop all processes until it is closed, and answer there."""
+"""To a running sandbox, with a socket for replies: stop all processes until it is closed."""
 HELD = b"held"
 TERMINATE = b"terminate"
 """To a running sandbox: send SIGTERM to all processes."""
@@ -153,20 +152,19 @@ NAME_FILES = (
     (b"host.conf", b"multi on\n"),
     (b"gai.conf", b"precedence ::ffff:0:0/96 100\n"),
 )
-"""Below /etc: by these a program asks for names here and nowhere else."""
+"""Files below /etc that make programs resolve names only in the sandbox."""
 
 AUTHORITIES = b"/run/authorities.pem"
-"""In a sandbox whose requests are judged: the host's authorities, and the runtime's own."""
+"""In a sandbox whose requests are judged: the host's certificate authorities and the runtime's."""
 
 SERVED = b"served"
-"""Before any report, with the descriptors of `confine.open_network`."""
+"""Sent before any report, with the descriptors of `confine.open_network`."""
 
 
 class CommandReport(_Record):
-    """How it ended: `status` as wait(2) gives it.
+    """The end of a command: `status` is that of wait(2).
 
-    `where` and `code` (an errno) say what failed. `unreached`: how often its network had no way to
-    where it wanted.
+    `where` and `code` (an errno) say what failed. `unreached` counts packets without a route.
     """
 
     ending: bytes
@@ -197,30 +195,28 @@ def _decode(content: bytes, count: int) -> list[list[bytes]]:
     return fields
 
 
-# Started as root, their owner is the user that root is inside, see `HOST_IDS_FIRST`.
-
 HOST_IDS_FIRST = 0x7A000000
-"""Started as root, user and group N of the sandbox are this + N of the host: above the ranges of
-systemd for containers (to 0x6FFFFFFF), below those for foreign trees (from 0x7FFE0000).
+"""Started as root, id N in the sandbox is this + N on the host: above systemd's ranges for
+containers (to 0x6FFFFFFF), below those for foreign trees (from 0x7FFE0000).
 """
 HOST_IDS_COUNT = 0x01000000
-"""Owners from here on are not mapped: such a file can be read, as far as its mode allows
-everybody, and not changed (EOVERFLOW)."""
+"""Ids from here on are not mapped: their files can be read if the mode allows others to, but not
+changed (EOVERFLOW)."""
 
 ROOT_MODE = 0o3777
-"""What `upper` has of the mode of the workspace's root. With the setgid bit, so that what is
-made there looks as it does in any other such directory."""
+"""The mode bits that `upper` gets from the workspace's root. It includes the setgid bit, so that
+entries created there get the same group as in the workspace."""
 
 HIDDEN_PREFIX = b"hidden-"
-"""Names of layers of whiteouts, which many sandboxes share."""
+"""Prefix of layers of whiteouts, which many sandboxes share."""
 
 WORKSPACE = (b"upper", b"work")
 GIT = (b"upper-git", b"work-git")
-"""Names in a stage: what the overlay of each writes to, and what it works in."""
+"""Names in a stage: each overlay's upper and work directories."""
 
 
 def make_stage(area: int, name: bytes, workspace: int, git: int, *, as_root: bool) -> int:
-    """Make `name`, `upper` as the workspace's root; return its descriptor. Raises: OSError."""
+    """Create the stage `name`, its `upper` like the workspace's root. Raises: OSError."""
     os.mkdir(name, 0o700, dir_fd=area)
     stage = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=area)
     try:
@@ -256,81 +252,82 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _HELD = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_DIRECTORY = (errno.ENOTDIR, errno.ELOOP)
 _TRIES_MAX = 1000
-"""For one directory to be empty, while somebody goes on filling it."""
+"""Attempts to empty a directory while another process keeps filling it."""
 
 
 def remove_tree(parent: int, name: str) -> None:
-    """Remove the directory `name` and all below it; nothing to do where it is not there.
+    """Remove the directory `name` and all below it, if it exists.
 
-    Threat: directories without any mode bit, nested deeper than a process has stack or descriptors.
-    So each is opened up, moved to the top and emptied there: no depth, one descriptor.
-    Threat: who owns what is removed exchanges it meanwhile: no name that he could turn into another
-    thing's. Another may be removing the same. Raises: OSError; what is left nobody else enters.
+    Threat: directories without any mode bit, nested deeper than the stack or descriptor limit. Each
+    is made accessible, moved into a private directory (`trash`) and emptied there: no recursion,
+    one descriptor. Threat: the owner replaces entries meanwhile, so no name that it can change is
+    followed. Another process may be removing the same tree. Raises: OSError; the rest stays in
+    `trash`, which only this user can enter.
     """
-    grave, top = _dig(parent, name)
-    made = at = 0
+    trash, top = _make_trash(parent, name)
+    moved = at = 0
     try:
-        made = int(_move(parent, name, top, "0"))
-        while at < made:
-            made = _bury(top, at, made)
+        moved = int(_move(parent, name, top, "0"))
+        while at < moved:
+            moved = _remove_moved(top, at, moved)
             at += 1
     finally:
         os.close(top)
-        if at == made:
-            _rmdir(parent, grave)
+        if at == moved:
+            _rmdir(parent, trash)
 
 
-def _dig(parent: int, name: str) -> tuple[str, int]:
+def _make_trash(parent: int, name: str) -> tuple[str, int]:
     for _ in range(_TRIES_MAX):
-        grave = f".{name}-{os.urandom(4).hex()}"
-        os.mkdir(grave, 0o700, dir_fd=parent)
+        trash = f".{name}-{os.urandom(4).hex()}"
+        os.mkdir(trash, 0o700, dir_fd=parent)
         try:
-            return grave, os.open(grave, _DIRECTORY, dir_fd=parent)
+            return trash, os.open(trash, _DIRECTORY, dir_fd=parent)
         except FileNotFoundError:
-            continue  # Whoever removes all that is here took it along.
+            continue  # Another process is removing everything in `parent`.
     raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
-def _bury(top: int, at: int, made: int) -> int:
-    """Remove what was moved to the top as number `at`; return how many are there then."""
+def _remove_moved(top: int, at: int, moved: int) -> int:
+    """Remove the directory moved to number `at`; return how many were moved by then."""
     name = str(at)
     for _ in range(_TRIES_MAX):
         try:
-            made = _empty(top, name, made)
+            moved = _empty(top, name, moved)
         except FileNotFoundError:
-            return made
+            return moved
         except OSError as error:
             if error.errno not in _NO_DIRECTORY:
                 raise
-            # It was exchanged before it was moved. Here nobody exchanges anything.
+            # It was replaced by a non-directory before the move. Nothing can replace it here.
             _unlink(top, name)
-            return made
+            return moved
         if _rmdir(top, name):
-            return made
+            return moved
     raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
 
 
-def _empty(top: int, name: str, made: int) -> int:
-    _open_up(top, name)
+def _empty(top: int, name: str, moved: int) -> int:
+    _make_accessible(top, name)
     fd = os.open(name, _DIRECTORY, dir_fd=top)
     try:
         with os.scandir(fd) as entries:
             found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
         for entry_name, is_directory in found:
             if is_directory:
-                made += _move(fd, entry_name, top, str(made))
+                moved += _move(fd, entry_name, top, str(moved))
             else:
                 _unlink(fd, entry_name)
     finally:
         os.close(fd)
-    return made
+    return moved
 
 
 def _move(source: int, name: str, target: int, new_name: str) -> bool:
-    """Return False where it is gone, or no directory any more: then it is removed."""
+    """Return False if it is gone, or no longer a directory: then it is unlinked."""
     try:
-        # Its `..` changes with the move: that takes the right to write to it.
-        _open_up(source, name)
+        # Moving a directory changes its `..`, which requires write permission on it.
+        _make_accessible(source, name)
         os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
     except FileNotFoundError:
         return False
@@ -342,12 +339,12 @@ def _move(source: int, name: str, target: int, new_name: str) -> bool:
     return True
 
 
-def _open_up(source: int, name: str) -> None:
-    """Let its owner, or root, do anything in it. Raises: OSError, for a link too."""
+def _make_accessible(source: int, name: str) -> None:
+    """Give the directory mode 0700. Raises: OSError, also for a link."""
     fd = os.open(name, _HELD, dir_fd=source)
     try:
-        # By a descriptor, which is the very directory: chmod(2) of a name follows a link, and
-        # fchmod(2) wants it opened for reading, which its mode may forbid.
+        # Through the descriptor: chmod(2) on a name follows a link, and fchmod(2) requires a
+        # directory opened for reading, which its mode may forbid.
         os.chmod(f"/proc/self/fd/{fd}", 0o700)
     finally:
         os.close(fd)

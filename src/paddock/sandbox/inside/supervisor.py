@@ -1,8 +1,8 @@
-"""The supervisor of one command without namespaces: a program, one for each command.
+"""Supervise one command without namespaces: a program, started once per command.
 
-It starts the command held to a Landlock rule set, keeps its time and memory, adopts its orphans
-(never restricted itself), and kills what is left. It speaks what `init` speaks. Started by its
-path, with the descriptors of a socket, a rule set and a filter, and its terms.
+It starts the command under a Landlock rule set, enforces time and memory limits, adopts its
+orphans (it is not restricted itself), and kills the remaining processes. It uses the protocol of
+`init`. It is started by path, with the descriptors of a socket, a rule set and a filter, and terms.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import sys
 import time
 
-# This file is a program: the package's own __init__ is not run, for it loads what is not needed.
+# This file is a program: skip the package's __init__, which imports modules it does not need.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 for _name, _path in (("paddock", _PACKAGE), ("paddock.sandbox", f"{_PACKAGE}/sandbox")):
     if _name not in sys.modules:
@@ -36,30 +36,30 @@ from paddock.sandbox.inside.protocol import (  # noqa: E402 - after the path
 _CODE_BYTES = 64
 _ROUNDS_MAX = 200
 _ROUND_S = 0.005
-"""One second in which nobody new appears: what a kill needs is far less, and a process that
-the kernel itself holds (an NFS server that is gone) would never end."""
+"""One second without a new process: a kill takes far less, and a process blocked in the kernel
+(by an NFS server that is gone) would never end."""
 
 
 Hold = tuple[int, bytes]
-"""The descriptor of a rule set, and a filter's program."""
+"""A rule set's descriptor, and a filter program."""
 
 
 def hold(held: Hold | None, identity: tuple[int, int] | None) -> None:
-    """Give up, in the calling process and for good, all that the rule set does not allow.
+    """Restrict the calling process permanently to what the rule set and the filter allow.
 
-    None: only a change of user and no new privileges. The user first, for that takes a privilege;
-    the filter last, for it may refuse what comes before it. Raises: OSError: the caller must not
-    exec; PermissionError: it would still be the host's root.
+    `held` None: only change the user and set no new privileges. The user comes first, because that
+    takes a privilege; the filter last, because it may refuse the other calls. Raises: OSError: the
+    caller must not exec; PermissionError: it would still be the host's root.
     """
     if identity is not None:
         uid, gid = identity
         os.setgroups([])
         os.setresgid(gid, gid, gid)
-        # With the last of them the kernel takes every capability as well (capabilities(7)).
+        # When no uid is 0 any more, the kernel drops all capabilities (capabilities(7)).
         os.setresuid(uid, uid, uid)
-    # After the last change of credentials, which makes the kernel forget it.
+    # After the last change of credentials, which resets it.
     syscalls.set_death_signal(KILL_SIGNAL)
-    # Threat: uid 0 without a namespace of its own owns /proc/sys and every root-owned file.
+    # Threat: uid 0 without a user namespace owns /proc/sys and every root-owned file.
     if 0 in os.getresuid():
         raise PermissionError("a command never runs as the host's root")
     syscalls.set_no_new_privileges()
@@ -70,8 +70,8 @@ def hold(held: Hold | None, identity: tuple[int, int] | None) -> None:
 
 
 Process = tuple[int, int, int, str]
-"""A process at one moment: pid, parent, start time and state. A pid is given again, a pid with its
-start time is not."""
+"""A process at one moment: pid, parent, start time and state. A pid can be reused, the pair of pid
+and start time cannot."""
 
 
 def descendants(ancestor: int) -> list[Process]:
@@ -90,11 +90,11 @@ def descendants(ancestor: int) -> list[Process]:
 
 
 def end_descendants() -> tuple[set[int], list[tuple[int, int]]]:
-    """Kill everything below this process and reap what became ours; return who ran, and those.
+    """Kill all descendants and reap the children; return the pids that ran, and the reaped ones.
 
-    All are stopped first, until no new one appears: what is stopped cannot fork.
-    Threat: a chain of processes that fork and end. Nobody is reaped before all have ended: zombies
-    count (RLIMIT_NPROC, getrlimit(2)), so the chain fills its own limit and stays to be killed.
+    First all are stopped, until no new one appears: a stopped process cannot fork.
+    Threat: a chain of processes that fork and exit. None is reaped before all have ended: zombies
+    count (RLIMIT_NPROC, getrlimit(2)), so the chain reaches its process limit and can be killed.
     """
     seen: set[tuple[int, int]] = set()
     if _has_living():
@@ -109,7 +109,7 @@ def end_descendants() -> tuple[set[int], list[tuple[int, int]]]:
 
 
 def _signal_all(number: int, seen: set[tuple[int, int]]) -> bool:
-    """Return whether one was met that is not in `seen`."""
+    """Signal all living descendants; return True if one was not in `seen`."""
     before = len(seen)
     for pid, _, start, state in descendants(os.getpid()):
         if state not in "ZX":
@@ -119,8 +119,8 @@ def _signal_all(number: int, seen: set[tuple[int, int]]) -> bool:
 
 
 def _has_living() -> bool:
-    # Asked of the kernel, at one stroke: a chain of forks hides between two looks at /proc. Waiting
-    # for stops alone leaves those unreaped that have ended.
+    # One atomic system call: a chain of forks can hide between two scans of /proc. Waiting only
+    # for stops leaves ended children unreaped.
     try:
         os.waitid(os.P_ALL, 0, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -129,7 +129,7 @@ def _has_living() -> bool:
 
 
 def used_kb(limit_kb: int) -> int:
-    """Return the memory below this process, in KiB: shared pages count at most once a process."""
+    """Return the descendants' memory in KiB: shared pages count at most once per process."""
     tree = [pid for pid, *_ in descendants(os.getpid())]
     estimate = sum(init.resident_kb(b"%d" % pid) for pid in tree)
     return estimate if estimate <= limit_kb else sum(_proportional_kb(pid) for pid in tree)
@@ -142,7 +142,7 @@ def count_threads(uid: int) -> int:
             if os.stat(f"/proc/{pid}").st_uid == uid:
                 found += int(init.stat_fields(b"/proc/%d" % pid)[17])
         except (OSError, IndexError):
-            continue  # It ended while it was looked at.
+            continue  # It ended meanwhile.
     return found
 
 
@@ -159,7 +159,7 @@ def reap() -> list[tuple[int, int]]:
 
 
 def _send(pid: int, start: int, number: int) -> None:
-    """Threat: its pid is another's by now. A pidfd names one process; compare what it names."""
+    """Threat: the pid may have been reused. A pidfd names one process; check its start time."""
     try:
         pidfd = os.pidfd_open(pid)
     except OSError:
@@ -198,10 +198,10 @@ def _proportional_kb(pid: int) -> int:
 
 class CommandSupervisor:
     def __init__(self, control: _socket.socket, held: Hold | None, terms: list[str]) -> None:
-        """`held` None: nothing holds the command, for the operator wants it so.
+        """`held` None: the command is not confined, at the operator's request.
 
-        `terms` are user and group (-1 where it stays who started it), processes, MB of memory and
-        of a file, seconds of processor time, and the directory that is its own.
+        `terms` are user and group (-1: unchanged), processes, MB of memory, MB per file, seconds of
+        processor time, and the command's private directory.
         """
         *numbers, scratch = terms
         self._uid, self._gid, self._processes, memory_mb, self._file_mb, self._cpu_s = map(
@@ -236,34 +236,34 @@ class CommandSupervisor:
         init.send_report(self._control.fileno(), report)
 
     def _spawn(self, start: Start, streams: list[int]) -> CommandReport | None:
-        said, say = os.pipe()
+        read_end, write_end = os.pipe()
         self._main = os.fork()
         if self._main == 0:
             step = NOT_CONFINED + b" start"
             try:
-                step = self._become(start, streams, say)
+                step = self._become(start, streams, write_end)
             except OSError as error:
                 step = b"%b %d %b" % (NOT_CONFINED, error.errno or 0, b"Landlock")
             finally:
-                os.write(say, step[:_CODE_BYTES])
+                os.write(write_end, step[:_CODE_BYTES])
                 syscalls.end_process(126)
-        os.close(say)
-        # Nothing comes, and the end, when exec has closed the other end.
-        told = os.read(said, _CODE_BYTES)
-        os.close(said)
-        if not told:
+        os.close(write_end)
+        # Empty if exec succeeded and closed the other end.
+        failure = os.read(read_end, _CODE_BYTES)
+        os.close(read_end)
+        if not failure:
             return None
-        kind = NOT_STARTED if told.startswith(NOT_STARTED) else NOT_CONFINED
-        code, _, where = told.removeprefix(kind).strip().partition(b" ")
+        kind = NOT_STARTED if failure.startswith(NOT_STARTED) else NOT_CONFINED
+        code, _, where = failure.removeprefix(kind).strip().partition(b" ")
         return CommandReport(kind, code=int(code) if code.isdigit() else errno.EPERM, where=where)
 
-    def _become(self, start: Start, streams: list[int], say: int) -> bytes:
+    def _become(self, start: Start, streams: list[int], write_end: int) -> bytes:
         os.setsid()
         for number, fd in enumerate(streams):
             os.dup2(fd, number)
         held = self._held
-        # `say` closes itself at exec.
-        init.close_all_but({say} if held is None else {say, held[0]})
+        # `write_end` closes itself at exec.
+        init.close_all_but({write_end} if held is None else {write_end, held[0]})
         for number in init.DEFAULT_SIGNALS:
             syscalls.use_default_action(number)
         uid = os.getuid() if self._uid < 0 else self._uid
@@ -271,12 +271,12 @@ class CommandSupervisor:
         most = count_threads(uid) + self._processes
         init.limit_resources(most, self._file_mb, self._cpu_s)
         hold(held, None if self._uid < 0 else (self._uid, self._gid))
-        # There is no root of its own in which they could stand where a sandbox has them.
+        # Without a private root they cannot have the paths that they have in a sandbox.
         own = {b"HOME": self._scratch + b"/home", b"TMPDIR": self._scratch + b"/tmp"}
-        # Without the filter's leave none of these could be done after it; all are allowed.
+        # The filter is installed by now; it allows all the calls below.
         if held is not None:
             os.close(held[0])
-            # The host's /etc/gitconfig is there and closed: git ends where it cannot read one.
+            # The host's /etc/gitconfig exists but is unreadable, which makes git fail.
             own[b"GIT_CONFIG_NOSYSTEM"] = b"1"
         environment = init.environment_of(start) | own
         try:
@@ -288,10 +288,10 @@ class CommandSupervisor:
             return b"%b %d %b" % (NOT_STARTED, error.errno or 0, where)
 
     def reap(self) -> None:
-        self._take_in(reap())
+        self._note_reaped(reap())
 
-    def hold(self, door: _socket.socket) -> None:
-        """Nobody asks for it: only what is staged goes on in the background."""
+    def hold(self, channel: _socket.socket) -> None:
+        """Do nothing: only staged commands run in the background and are held."""
 
     def used_kb(self) -> int:
         return used_kb(self._memory_kb)
@@ -299,14 +299,14 @@ class CommandSupervisor:
     def _end_all(self) -> int:
         running, reaped = end_descendants()
         survivors = sum(pid != self._main for pid in running)
-        self._take_in(reaped)
+        self._note_reaped(reaped)
         return survivors
 
-    def _take_in(self, reaped: list[tuple[int, int]]) -> None:
+    def _note_reaped(self, reaped: list[tuple[int, int]]) -> None:
         for pid, status in reaped:
             if pid == self._main:
                 self._status = status
-                # Its number may be another's from now on.
+                # Its pid may be reused from now on.
                 self._main = -1
 
 

@@ -1,9 +1,9 @@
-"""Shells that last: what one command leaves to the next, and commands that go on running.
+"""Persistent shell sessions and background commands.
 
     shared_state the network and the /tmp that the commands of one session share; directory,
-                variables, functions, aliases and options, from one shell to the next
+                variables, functions, aliases and options passed from one shell to the next
     process     one running command: its output, its input, its view of the workspace, its end
     sessions    the sessions and processes of one agent's shell
 
-A snapshot is the agent's word: it is read by its own next command, and by nothing of the host.
+A snapshot is untrusted: only the agent's next command reads it, nothing on the host does.
 """

@@ -1,13 +1,13 @@
-"""One command that goes on running: what it printed, what it is given, its view, how it ended.
+"""A running background command: its output, its input, its view of the workspace, its end.
 
-Its view of the workspace is kept up with that:
+`LiveView` keeps the view and the workspace in step:
 
-    lay       what somebody else changed is changed there, too, through its own mount
-    copy      what it changed so far, apart: judged and landed while it goes on
-    take_out  at its end: what was laid and left alone is no change of its own
+    update        apply other processes' changes to the view, through the command's own mount
+    copy          copy the command's changes so far, to be judged and landed while it runs
+    drop_applied  at its end, remove applied changes that the command did not touch
 
-All by descriptors, from outside: the layer is written by a hostile program at the same time. While
-one of these looks and writes, the processes stand still (`protocol.HOLD`).
+All work is done through descriptors, from outside: a hostile program writes to the layer at the
+same time. `update` and `copy` stop the processes meanwhile (`protocol.HOLD`).
 """
 
 import contextlib
@@ -37,7 +37,7 @@ from paddock.sandbox.git.tracked import INDEX_BYTES_MAX
 from paddock.sandbox.hidden import KnownDirectory
 from paddock.sandbox.host.host_facts import directories_above, find_content
 from paddock.sandbox.inside import protocol
-from paddock.sandbox.inside.protocol import Laid
+from paddock.sandbox.inside.protocol import ViewChange
 from paddock.sandbox.launcher import StageDirectories
 from paddock.sandbox.staged import CopiedLayer, Ran, StagedCommand
 from paddock.sandbox.streams import (
@@ -54,40 +54,40 @@ from paddock.values.calls import Cancel
 from paddock.workspace.workspace import READ_FILE, detect_resolution
 
 _GRACE_S: Final = 2.0
-"""From the wish that it ends to its end by force."""
+"""Time between SIGTERM and SIGKILL."""
 _WRITE_S: Final = 5.0
 _WRITE_AGAIN_S: Final = 0.02
 _END_OF_INPUT: Final = "\x04"
-LAID_MAX: Final = 5_000
-"""Paths of one change that a running command is shown; of more it is told to start anew."""
+SHOWN_MAX: Final = 5_000
+"""Limit of paths per change that a running command is shown; with more it must be restarted."""
 _SHOWN_KINDS: Final = (NodeKind.FILE, NodeKind.DIRECTORY, NodeKind.LINK)
 _ANSWER_S: Final = 10.0
 
 Mark = tuple[int, ...]
-"""Of an entry: as long as it is the same, nobody has changed it."""
+"""Identifies the state of an entry: if the mark is the same, the entry has not changed."""
 _WHITEOUT: Final[Mark] = (0,)
 _NEVER: Final[Mark] = (-1,)
-"""Of what somebody else changed after the command did: whatever stands there is a conflict."""
+"""Matches no entry: another process changed the path after the command did, so it conflicts."""
 
 
 class Printed(Struct, frozen=True):
-    """A part of what was printed, as text; `begins` and `ends` count bytes from the first."""
+    """A range of the output, as text; `begins` and `ends` are byte offsets."""
 
     text: str
     begins: int
     ends: int
     missing: int = 0
-    """Bytes before `begins` that are not kept."""
+    """Requested bytes before `begins` that are no longer kept."""
 
 
 class Transcript:
-    """The last of what a command printed, both streams in their order. Safe for threads."""
+    """The tail of a command's output, both streams in order. Thread-safe."""
 
     def __init__(self, bytes_max: int = OUTPUT_BYTES) -> None:
         self._bytes_max = bytes_max
         self._kept = bytearray()
         self._total = 0
-        self._told = 0
+        self._read_to = 0
         self._is_ended = False
         self._changed = threading.Condition()
 
@@ -95,7 +95,7 @@ class Transcript:
         with self._changed:
             self._kept += chunk
             self._total += len(chunk)
-            # Half as much again, so that not every chunk moves all that is kept.
+            # Allow half as much again, so that not every chunk moves the whole buffer.
             if len(self._kept) > self._bytes_max * 3 // 2:
                 del self._kept[: len(self._kept) - self._bytes_max]
             self._changed.notify_all()
@@ -106,14 +106,14 @@ class Transcript:
             self._changed.notify_all()
 
     def read(self, offset: int | None, wait_s: float, cancel: Cancel) -> Printed:
-        """Return what was printed from `offset` on, else since this was last asked; wait for some.
+        """Return the output from `offset` on, or since the last read; wait until there is some.
 
-        Waits at most `wait_s`, and not for a command that has ended.
+        It waits at most `wait_s`, and not if the command has ended.
         """
         undo = cancel.on_cancel(self._wake)
         try:
             with self._changed:
-                begin = self._told if offset is None else offset
+                begin = self._read_to if offset is None else offset
                 self._changed.wait_for(
                     lambda: self._end > begin or self._is_ended or cancel.is_cancelled, wait_s
                 )
@@ -122,14 +122,14 @@ class Transcript:
                 content = bytes(self._kept[at - first : self._end - first])
                 if len(content) > self._bytes_max:
                     content = whole_characters(content[: self._bytes_max])
-                self._told = end = at + len(content)
+                self._read_to = end = at + len(content)
         finally:
             undo()
         return Printed(safe_text(content), at, end, max(0, at - begin))
 
     @property
     def _end(self) -> int:
-        """Return how far it can be told: a character that has come in part waits for its rest."""
+        """Return the end of the readable output: an incomplete character waits for the rest."""
         last = bytes(self._kept[-BYTES_A_CHARACTER_MAX:])
         return self._total - (0 if self._is_ended else len(last) - len(whole_characters(last)))
 
@@ -139,7 +139,7 @@ class Transcript:
 
 
 class Process:
-    """Owned by one shell; `begin` runs it in a thread of its own."""
+    """A command, owned by one shell; `begin` runs it in a separate thread."""
 
     def __init__(self, name: str, prepared: PreparedLine, spooling: Spooling) -> None:
         self.name = name
@@ -147,25 +147,25 @@ class Process:
         self.spooling = spooling
         self.transcript = Transcript()
         self.turn = threading.Lock()
-        """Held by who finishes it, or takes its changes."""
+        """Held while finishing it, or landing its changes."""
         self.view: LiveView | None = None
         self.command: StagedCommand | None = None
         self.failure: PaddockError | None = None
         self.outcome: ShellOutcome | None = None
-        """Of one that has ended, once it was concluded."""
+        """Set when it has ended and its changes were handled."""
         self.has_terminal = prepared.line.terminal[1] > 0
         self._input = -1
         self._input_lock = threading.Lock()
         self._typing = threading.Lock()
-        """Held by who gives it text; who stops it does not wait for that."""
+        """Held while writing text; `stop` does not wait for it."""
         self._thread: threading.Thread | None = None
         self.begun = threading.Event()
-        """Set when its command was sent into its sandbox."""
+        """Set when its command was sent into the sandbox, or could not be."""
         self._has_input = threading.Event()
         self._ended = threading.Event()
 
     def begin(self, run: Callable[[], StagedCommand], on_end: Callable[[], None]) -> None:
-        """Start it; return when its sandbox is there. Raises: what `run` raises before."""
+        """Start it; return when its sandbox is ready. Raises: any error of `run` before that."""
 
         def serve() -> None:
             try:
@@ -187,7 +187,7 @@ class Process:
             raise self.failure
 
     def join(self) -> None:
-        """Wait until who hears of its end has heard of it."""
+        """Wait until `on_end` has returned."""
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -199,11 +199,11 @@ class Process:
         return not self._ended.is_set()
 
     def open_input(self) -> int:
-        """Return the end of a pipe that its command reads from."""
-        theirs, self._input = os.pipe()
+        """Return the read end of a pipe, for the command's standard input."""
+        read_end, self._input = os.pipe()
         os.set_blocking(self._input, False)
         self._has_input.set()
-        return theirs
+        return read_end
 
     def take_terminal(self, fd: int) -> None:
         self._close_input()
@@ -211,16 +211,16 @@ class Process:
         self._has_input.set()
 
     def write(self, text: str) -> int:
-        """Give it text; return how many bytes it took within five seconds.
+        """Write text to it; return how many bytes it accepted within five seconds.
 
-        A lone end of input (^D) closes the input of one that has no terminal. Raises:
-        InvalidArgumentsError for one that takes no input any more.
+        Without a terminal, a lone end of input (^D) closes its input. Raises:
+        InvalidArgumentsError if it accepts no input any more.
         """
         self._has_input.wait(_WRITE_S)
         with self._typing:
             if self._input < 0 or not self.is_running:
                 raise InvalidArgumentsError(
-                    f"{self.name} takes no input: it has ended, or its input was closed",
+                    f"{self.name} accepts no input: it has ended, or its input was closed",
                     where="process",
                     hint="shell_output shows what it printed",
                 )
@@ -230,7 +230,7 @@ class Process:
             return self._write(text.encode("utf-8", "surrogateescape"))
 
     def offer(self, content: bytes) -> int:
-        """Give it what it takes at once; return how many bytes that were."""
+        """Write without blocking; return the number of bytes written."""
         with self._input_lock, contextlib.suppress(BlockingIOError, BrokenPipeError):
             return os.write(self._input, content) if self._input >= 0 else 0
         return 0
@@ -244,7 +244,7 @@ class Process:
         return taken
 
     def stop(self) -> None:
-        """Ask it to end, then end it with all that it started; return when it has."""
+        """Terminate it, then kill it with all its processes; return when it has ended."""
         if self.view is not None:
             self.view.ask_to_end()
             if not self._ended.wait(_GRACE_S):
@@ -269,148 +269,148 @@ class LiveView:
         ran: Ran,
         is_closed: Callable[[str], bool],
     ) -> None:
-        """`is_closed`: whether the command may not see what stands at a path."""
+        """`is_closed(path)`: policy hides the path from the command."""
         self._stage, self._ran, self.place, self._is_closed = stage, ran, place, is_closed
         for index in ran.indexes.values():
             index.read()
         self._workspace = os.fsencode(ran.request.plan.workspace)
         self._resolution = detect_resolution()
         self._lock = threading.RLock()
-        self._laid: dict[str, Mark] = {}
+        self._applied: dict[str, Mark] = {}
         self._bases: dict[str, Mark | None] = {}
         self._directories: dict[str, KnownDirectory] = {}
         self._dead: set[str] = set()
         self.hidden = frozenset(ran.request.plan.hidden)
-        """What it may not see, as far as that was there."""
+        """Existing paths that are hidden from it."""
         self.own: set[str] = set()
-        """What somebody else changed and the command had changed before: it keeps its own."""
+        """Paths that another process changed after the command did: it keeps its version."""
         self.unseen: set[str] = set()
-        """What somebody else changed and could not be changed in the view."""
+        """Paths that another process changed and that could not be updated in the view."""
 
     def ground(self, start: CommandBaseline) -> CommandBaseline:
-        """Return what its changes are compared with by now."""
+        """Return the current base to compare its changes with."""
         with self._lock:
             directories = {**start.directories, **self._directories}
             return replace(start, directories=directories, bases=dict(self._bases))
 
     def ask_to_end(self) -> None:
-        """Send its processes the signal by which a program is asked to end."""
+        """Send SIGTERM to its processes."""
         with contextlib.suppress(OSError):
             self._stage.control.send(protocol.TERMINATE)
 
     def end(self) -> None:
-        """Have all of it killed."""
+        """Kill all its processes."""
         with contextlib.suppress(OSError):
-            # Its first process sees our end close.
+            # Its first process sees the end of file.
             self._stage.control.shutdown(socket.SHUT_WR)
 
     @contextlib.contextmanager
     def held(self) -> Generator[socket.socket]:
-        """Have its processes stand still. Raises: HostError: they do not, or have ended."""
+        """Stop its processes meanwhile. Raises: HostError: they do not stop, or have ended."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with self._lock, ours, host_error("a running command cannot be held"):
+        with self._lock, ours, host_error("a running command cannot be stopped for a moment"):
             with theirs:
                 socket.send_fds(self._stage.control, [protocol.HOLD], [theirs.fileno()])
             ours.settimeout(_ANSWER_S)
             if ours.recv(16) != protocol.HELD:
-                raise HostError("a running command does not stand still", hint="try again")
+                raise HostError("the processes of a running command do not stop", hint="try again")
             yield ours
 
-    def lay(self, paths: Collection[str]) -> bool:
-        """Show what stands at these paths now; False where it does not stand still, or has ended.
+    def update(self, paths: Collection[str]) -> bool:
+        """Show the current entries at these paths; return False if it does not stop, or has ended.
 
-        Then `unseen` says so: what somebody changed is done, whoever sees it.
+        Then the paths are added to `unseen`: the change itself is done and is not undone.
         """
         try:
-            self._lay_all(paths)
+            self._update_all(paths)
         except HostError:
             self.unseen.update(paths)
             return False
         return True
 
-    def _lay_all(self, paths: Iterable[str]) -> None:
-        """Parents first."""
+    def _update_all(self, paths: Iterable[str]) -> None:
         wanted = {above for path in paths for above in (*directories_above(path), path)}
         root = self._stage.workspace_fd
-        with self.held() as door, held_open(self._stage.open_upper()) as upper:
+        with self.held() as channel, held_open(self._stage.open_upper()) as upper:
             found = {path: look_at(root, path) for path in sorted(wanted)}
             gone = [path for path in reversed(found) if found[path] is None]
-            # What is gone goes first, from below: a file may take the place of a directory.
+            # Removals first, children before parents: a file may replace a directory. Then
+            # additions, parents before children.
             for path in (*gone, *(path for path in found if found[path] is not None)):
-                # Threat: a secret that comes while it runs, and that nothing hides from it.
+                # Threat: a secret file is created while it runs; no whiteout hides it yet.
                 look = None if self._is_closed(path) else found[path]
                 if look is None or look.kind in _SHOWN_KINDS:
-                    self._lay(door, upper, path, look)
+                    self._update(channel, upper, path, look)
 
-    def _lay(self, door: socket.socket, upper: int, path: str, now: Look | None) -> None:
+    def _update(self, channel: socket.socket, upper: int, path: str, now: Look | None) -> None:
         seen = _mark_at(upper, path)
         if seen is not None and stat.S_ISDIR(seen[0]) and _is_plain_directory(upper, path):
-            # Of a layer: something below it was changed, by the command or for it.
+            # A directory in the layer: an entry below it was changed, by the command or for it.
             if now is not None and now.kind is NodeKind.DIRECTORY:
                 return
         elif now is None and seen == _WHITEOUT:
-            # Both removed it.
-            self._laid[path] = _WHITEOUT
-            self._know(path, None)
+            # The command and another process both removed it.
+            self._applied[path] = _WHITEOUT
+            self._record_base(path, None)
             return
-        elif self._is_own(upper, path, seen):
+        elif self._is_changed(upper, path, seen):
             self.own.add(path)
             self._bases.setdefault(path, _NEVER)
             return
-        content, laid = self._content(path, now)
+        content, change = self._content(path, now)
         try:
-            socket.send_fds(door, [laid.encode()], [content] if content >= 0 else [])
+            socket.send_fds(channel, [change.encode()], [content] if content >= 0 else [])
         finally:
             if content >= 0:
                 os.close(content)
-        is_done = door.recv(16) == b"0"
-        made = _mark_at(upper, path)
-        if made is None:
-            self._laid.pop(path, None)
+        is_done = channel.recv(16) == b"0"
+        mark = _mark_at(upper, path)
+        if mark is None:
+            self._applied.pop(path, None)
         else:
-            self._laid[path] = made
-        if not is_done and now is None and (made is None or stat.S_ISDIR(made[0])):
-            # A directory that went with the layer below cannot be removed from the view (its place
-            # is dead, overlayfs says): it stays there, and looks empty whatever comes into it.
+            self._applied[path] = mark
+        if not is_done and now is None and (mark is None or stat.S_ISDIR(mark[0])):
+            # overlayfs cannot remove a directory whose lower directory is gone ("dead"): it stays
+            # in the view and looks empty, whatever is created in it.
             self._dead.add(path)
         elif not is_done:
             self.unseen.add(path)
             return
         is_listed = now is None or self._dead.isdisjoint(directories_above(path))
         (self.unseen.discard if is_listed else self.unseen.add)(path)
-        self._know(path, now)
+        self._record_base(path, now)
 
-    def _content(self, path: str, now: Look | None) -> tuple[int, Laid]:
+    def _content(self, path: str, now: Look | None) -> tuple[int, ViewChange]:
         at = b"%b/%b" % (self._workspace, os.fsencode(path))
         if now is None:
-            return -1, Laid(b"gone", at)
+            return -1, ViewChange(b"gone", at)
         if now.kind is NodeKind.DIRECTORY:
-            return -1, Laid(b"directory", at, mode=now.mode)
+            return -1, ViewChange(b"directory", at, mode=now.mode)
         if now.kind is NodeKind.LINK:
             text = os.readlink(os.fsencode(path), dir_fd=self._stage.workspace_fd)
-            return -1, Laid(b"link", at, text=os.fsencode(text))
+            return -1, ViewChange(b"link", at, text=os.fsencode(text))
         fd = self._resolution.open(self._stage.workspace_fd, path, READ_FILE)
         modified_ns = now.status.modified_ns
-        return fd, Laid(b"file", at, mode=now.mode, modified_ns=modified_ns)
+        return fd, ViewChange(b"file", at, mode=now.mode, modified_ns=modified_ns)
 
-    def _has_own(self, upper: int, path: str) -> bool:
-        """Whether the command put something of its own in the way there."""
+    def _is_shadowed(self, upper: int, path: str) -> bool:
+        """Return True if the command replaced or removed a directory above the path."""
         for above in directories_above(path):
             found = _mark_at(upper, above)
             if found is not None and (found == _WHITEOUT or not _is_plain_directory(upper, above)):
-                return above not in self._laid or self._laid[above] != found
+                return above not in self._applied or self._applied[above] != found
         return False
 
-    def _is_own(self, upper: int, path: str, seen: Mark | None) -> bool:
-        """Decide whether the command changed it; of git's index, more than what that notes."""
-        if seen == self._laid.get(path) and not self._has_own(upper, path):
+    def _is_changed(self, upper: int, path: str, seen: Mark | None) -> bool:
+        """Return True if the command changed it. For git's index, refreshed data does not count."""
+        if seen == self._applied.get(path) and not self._is_shadowed(upper, path):
             return False
         index = self._ran.indexes.get(path)
         return index is None or not index.is_known(
             find_content(upper, path, INDEX_BYTES_MAX), is_last=False
         )
 
-    def _know(self, path: str, now: Look | None) -> None:
+    def _record_base(self, path: str, now: Look | None) -> None:
         if path in self._ran.indexes:
             self._ran.indexes[path].learn(self._stage.workspace_fd)
         self._bases[path] = None if now is None else now.mark
@@ -418,17 +418,17 @@ class LiveView:
             identity = (*now.identity, 0, 0)
             self._directories[path] = KnownDirectory(identity, now.mode, True, (), ())
 
-    # --- what it changed so far ------------------------------------------------------
+    # --- its changes so far ----------------------------------------------------------
 
     def copy(self) -> tuple[CopiedLayer, Ran]:
-        """Copy its changes while it stands still, as a command that has ended with them.
+        """Stop it and copy its changes, in the form that an ended command leaves them.
 
-        Raises: HostError; SandboxUnavailableError where its repository stands outside.
+        Raises: HostError; SandboxUnavailableError if its git directory is outside the workspace.
         """
         if self._ran.git is not None:
             raise SandboxUnavailableError(
-                "the repository of this workspace stands outside of it: what a running command "
-                "changes there cannot be taken apart",
+                "the git directory of this workspace is outside it: the changes of a running "
+                "command cannot be separated there",
                 hint="end it with shell_stop; then its changes are brought in",
             )
         copied = CopiedLayer.make(self._stage.running)
@@ -438,33 +438,33 @@ class LiveView:
         ):
             undo.callback(copied.close)
             with self.held(), held_open(self._stage.open_upper()) as upper:
-                _copy(upper, copied.fd, self._laid, copied.marks)
+                _copy(upper, copied.fd, self._applied, copied.marks)
                 ground = self.ground(self._ran.ground)
             undo.pop_all()
         return copied, replace(self._ran, stage=copied, ground=ground)
 
     def landed(self, paths: Iterable[str], marks: Mapping[str, Mark]) -> None:
-        """Take what landed for the new base, as far as the command has it so."""
+        """Make the landed entries the new base, if the command still has them unchanged."""
         with self._lock:
             for path in paths:
                 if path in marks:
-                    self._laid[path] = marks[path]
-                self._know(path, look_at(self._stage.workspace_fd, path))
+                    self._applied[path] = marks[path]
+                self._record_base(path, look_at(self._stage.workspace_fd, path))
 
-    def take_out(self) -> None:
-        """Remove from the layer of an ended command what was laid and left alone."""
+    def drop_applied(self) -> None:
+        """Remove applied changes that an ended command did not touch from its layer."""
         with held_open(self._stage.open_upper()) as upper:
-            for path in sorted(self._laid, reverse=True):
+            for path in sorted(self._applied, reverse=True):
                 mark = _mark_at(upper, path)
-                if mark is None or mark != self._laid[path]:
+                if mark is None or mark != self._applied[path]:
                     continue
                 with contextlib.suppress(OSError):
-                    # A directory that holds something of its own stays.
+                    # A directory with entries of the command stays.
                     _remove(upper, path, is_directory=stat.S_ISDIR(mark[0]))
 
 
 def _mark_at(upper: int, path: str) -> Mark | None:
-    """Return the mark of what the layer has there, following no link."""
+    """Return the mark of the layer's entry at the path, following no link."""
     parent, _, name = path.rpartition("/")
     try:
         with held_open(detect_resolution().open(upper, parent or ".", DIRECTORY)) as fd:
@@ -475,7 +475,7 @@ def _mark_at(upper: int, path: str) -> Mark | None:
 
 def _mark(found: os.stat_result) -> Mark:
     if stat.S_ISCHR(found.st_mode) and found.st_rdev == 0:
-        # Overlays give all of them one inode.
+        # All whiteouts of an overlay have the same inode.
         return _WHITEOUT
     if stat.S_ISDIR(found.st_mode):
         return found.st_mode, found.st_ino
@@ -501,45 +501,45 @@ def _remove(upper: int, path: str, *, is_directory: bool) -> None:
 
 
 def _copy(
-    source: int, target: int, laid: Mapping[str, Mark], marks: dict[str, Mark], prefix: str = ""
+    source: int, target: int, applied: Mapping[str, Mark], marks: dict[str, Mark], prefix: str = ""
 ) -> None:
-    """Copy a layer, marks of the overlay and all, but for what was laid and left alone."""
+    """Copy a layer with its overlay attributes, except applied changes that were not touched."""
     for name in sorted(os.listdir(source)):
         path, found = prefix + name, os.stat(name, dir_fd=source, follow_symlinks=False)
         mark = _mark(found)
         is_directory = stat.S_ISDIR(found.st_mode)
-        if laid.get(path) == mark and not is_directory:
+        if applied.get(path) == mark and not is_directory:
             continue
         if is_directory:
             os.mkdir(name, 0o700, dir_fd=target)
             with (
                 _opened(source, name, found, DIRECTORY) as below,
-                held_open(os.open(name, DIRECTORY, dir_fd=target)) as made,
+                held_open(os.open(name, DIRECTORY, dir_fd=target)) as created,
             ):
-                _copy_marks(below, made)
-                _copy(below, made, laid, marks, f"{path}/")
+                _copy_marks(below, created)
+                _copy(below, created, applied, marks, f"{path}/")
         elif stat.S_ISLNK(found.st_mode):
             os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
         elif stat.S_ISREG(found.st_mode):
             with (
-                _opened(source, name, found, os.O_RDONLY) as given,
-                held_open(Disk().create(target, name)) as taken,
+                _opened(source, name, found, os.O_RDONLY) as source_file,
+                held_open(Disk().create(target, name)) as target_file,
             ):
-                Disk().copy(given, taken, found.st_size)
-                _copy_marks(given, taken)
+                Disk().copy(source_file, target_file, found.st_size)
+                _copy_marks(source_file, target_file)
         else:
             os.mknod(name, found.st_mode, found.st_rdev, dir_fd=target)
-        _look_like(target, name, found)
-        if is_directory and path in laid:
+        _copy_metadata(target, name, found)
+        if is_directory and path in applied:
             with contextlib.suppress(OSError):
-                # It stays where it holds something of the command's own.
+                # It stays if it has entries of the command.
                 os.rmdir(name, dir_fd=target)
         marks[path] = mark
 
 
 @contextlib.contextmanager
 def _opened(source: int, name: str, found: os.stat_result, flags: int) -> Generator[int]:
-    """Open it. Without root, what its command closed is opened up for that moment."""
+    """Open it. Without root, first add read permission that the command removed, then restore."""
     mode = stat.S_IMODE(found.st_mode)
     wanted = mode | (stat.S_IRWXU if stat.S_ISDIR(found.st_mode) else stat.S_IRUSR)
     is_closed = mode != wanted and os.geteuid() != 0
@@ -560,7 +560,7 @@ def _copy_marks(source: int, target: int) -> None:
             os.setxattr(target, mark, os.getxattr(source, mark))
 
 
-def _look_like(target: int, name: str, found: os.stat_result) -> None:
+def _copy_metadata(target: int, name: str, found: os.stat_result) -> None:
     if os.geteuid() == 0:
         os.chown(name, found.st_uid, found.st_gid, dir_fd=target, follow_symlinks=False)
     if not stat.S_ISLNK(found.st_mode):

@@ -1,4 +1,4 @@
-"""The sessions of one agent's shell, and its commands that go on running."""
+"""The sessions of one agent's shell, and its background commands."""
 
 import contextlib
 import secrets
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from paddock.errors import HostError, InvalidArgumentsError, SandboxUnavailableError
 from paddock.sandbox.conversation import Observed, variables_of
-from paddock.sandbox.sessions.process import LAID_MAX, LiveView, Process
+from paddock.sandbox.sessions.process import SHOWN_MAX, LiveView, Process
 from paddock.sandbox.sessions.shared_state import NEW, SharedSpace, Snapshot, read_snapshot
 from paddock.sandbox.staged import StagedCommand, host_failures
 from paddock.sandbox.streams import Spooling, Streams
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from paddock.network.wall import Wall
 
 PROGRAM: Final = "@program"
-"""The session of the embedding program's own commands; no call can name it."""
+"""The session of the embedding program's commands; no call can name it."""
 PROCESSES_MAX: Final = 16
 _SESSIONS_MAX: Final = 16
 _UNUSED_S: Final = 3600.0
 _ENDED_KEPT: Final = 16
 _SAID_LATER: Final = Stream(""), Stream("")
-"""Its output is asked for by itself."""
+"""Empty: the output of a running command is read separately."""
 
 
-class Means(Struct, frozen=True):
-    """What of its shell a session needs."""
+class SessionPorts(Struct, frozen=True):
+    """The functions of its shell that a session needs."""
 
     share: Callable[[PreparedLine, "Witness | None"], SharedSpace]
     run: Callable[
@@ -50,13 +50,13 @@ class Means(Struct, frozen=True):
     ]
     spooling: Callable[[], Spooling]
     conclude: Callable[[PreparedLine, StagedCommand, Streams], ShellOutcome]
-    """Bring in what policy allows of what a command changed, and let go of the command."""
+    """Land a command's changes that policy allows, and release the command."""
 
 
 class ShellSession:
-    """Commands one after another in one network, with one /tmp, each from where the last ended.
+    """Commands run in turn, with a shared network and /tmp, each from the last one's state.
 
-    Those of the embedding program begin anew each, and none waits for another.
+    The embedding program's commands start without state, and do not wait for each other.
     """
 
     def __init__(self, name: str) -> None:
@@ -73,7 +73,7 @@ class ShellSession:
             space.close()
 
     def take(self, end: CommandEnd, request: CommandRequest) -> bool:
-        """Take over what the shell of a command left, and say whether there was something."""
+        """Keep the state that a command's shell left; return False if it cannot be read."""
         if not self.keeps_state or end.ending is not Ending.EXITED:
             return True
         never = (
@@ -88,15 +88,15 @@ class ShellSession:
 
 
 class Sessions:
-    def __init__(self, means: Means) -> None:
-        self._means = means
+    def __init__(self, ports: SessionPorts) -> None:
+        self._ports = ports
         self._lock = threading.Lock()
         self._sessions: dict[str, ShellSession] = {}
         self._processes: dict[str, Process] = {}
         self.on_end: Callable[[str], None] = lambda _: None
-        """Called, in the thread of a process that has ended, with its name: to conclude it.
+        """Called with the name of a process that has ended, in its thread, to conclude it.
 
-        Until a runtime listens nobody does: what it changed is dropped with the shell.
+        Until a runtime sets it, changes are dropped with the shell.
         """
 
     # --- sessions ---------------------------------------------------------------------
@@ -124,9 +124,9 @@ class Sessions:
                     hint="call again",
                 )
             if session.space is None:
-                session.space = self._means.share(prepared, witness)
+                session.space = self._ports.share(prepared, witness)
             elif session.space.network is not None and witness is not None:
-                # Asks and records for the command that was started last.
+                # It asks and records for the command that was started last.
                 session.space.network.terms.witness = witness
             session.used_s = time.monotonic()
             space = session.space
@@ -135,14 +135,14 @@ class Sessions:
             yield session, space
 
     def end(self, name: str) -> None:
-        """End a session with all that runs in it. Raises: InvalidArgumentsError."""
+        """End a session and its running commands. Raises: InvalidArgumentsError."""
         with self._lock:
             session = self._sessions.pop(name, None)
         if session is None:
             raise InvalidArgumentsError(
-                f"there is no session {quote(name)}",
+                f"no session named {quote(name)}",
                 where="session",
-                hint="shell_list names those that there are",
+                hint="shell_list names the open sessions",
             )
         self._end_processes(name)
         with session.turn:
@@ -153,7 +153,7 @@ class Sessions:
             return sorted(name for name, each in self._sessions.items() if each.keeps_state)
 
     def network(self, name: str) -> "Wall | None":
-        """Return what serves the network that the commands of a session share."""
+        """Return the wall of the network that a session's commands share."""
         with self._lock:
             session = self._sessions.get(name)
         return None if session is None or session.space is None else session.space.network
@@ -165,8 +165,8 @@ class Sessions:
             if session is None:
                 if len(self._sessions) >= _SESSIONS_MAX:
                     raise SandboxUnavailableError(
-                        f"there are {_SESSIONS_MAX} sessions already",
-                        hint="end one with shell_stop, or go on in one that shell_list names",
+                        f"{_SESSIONS_MAX} sessions are open already",
+                        hint="end one with shell_stop, or continue in one that shell_list names",
                     )
                 session = self._sessions[name] = ShellSession(name)
             return session
@@ -191,14 +191,14 @@ class Sessions:
     # --- processes --------------------------------------------------------------------
 
     def start(self, prepared: PreparedLine, request: CommandRequest, observed: Observed) -> Process:
-        """Start a command that goes on running. Raises: SandboxUnavailableError, HostError."""
+        """Start a background command. Raises: SandboxUnavailableError, HostError."""
         with self._lock:
             if sum(each.is_running for each in self._processes.values()) >= PROCESSES_MAX:
                 raise SandboxUnavailableError(
                     f"{PROCESSES_MAX} commands are running already",
                     hint="end one with shell_stop; shell_list names them",
                 )
-            process = Process(f"SHP-{secrets.token_hex(4)}", prepared, self._means.spooling())
+            process = Process(f"SHP-{secrets.token_hex(4)}", prepared, self._ports.spooling())
             self._processes[process.name] = process
             ended = [name for name, each in self._processes.items() if each.outcome is not None]
             for name in ended[:-_ENDED_KEPT]:
@@ -226,19 +226,19 @@ class Sessions:
             request = replace(request, script=session.snapshot.script())
 
             process.begin(
-                lambda: self._means.run(request, observed, space, process.show),
+                lambda: self._ports.run(request, observed, space, process.show),
                 lambda: self.on_end(process.name),
             )
 
     def process(self, name: str) -> Process:
-        """Raises: InvalidArgumentsError: there is none of that name."""
+        """Raises: InvalidArgumentsError: no process has that name."""
         with self._lock:
             process = self._processes.get(name)
         if process is None:
             raise InvalidArgumentsError(
-                f"there is no process {quote(name)}",
+                f"no process named {quote(name)}",
                 where="process",
-                hint="shell_list names those that there are",
+                hint="shell_list names the processes",
             )
         return process
 
@@ -250,24 +250,24 @@ class Sessions:
         return [each for each in self.all() if each.is_running]
 
     def finish(self, process: Process) -> ShellOutcome:
-        """End it where it still runs, and bring in what it changed, once. Raises: PaddockError."""
+        """End it if it still runs, and land its changes, once. Raises: PaddockError."""
         with process.turn:
             if process.outcome is not None:
                 return process.outcome
             process.stop()
             if process.command is None:
                 with host_failures():
-                    raise process.failure or HostError("a command left nothing behind")
+                    raise process.failure or HostError("a command ended without a report")
             with contextlib.closing(process.spooling):
                 streams = process.spooling.streams(process.command.end)
-                outcome = self._means.conclude(process.prepared, process.command, streams)
+                outcome = self._ports.conclude(process.prepared, process.command, streams)
             process.outcome = replace(outcome, changed=(), waiting=None)
-            # Some of what it printed is in it, once more.
+            # It has a copy of some of the output.
             process.command = None
             return outcome
 
     def discard(self, process: Process) -> None:
-        """End it, and let go of what it changed since that was last brought in."""
+        """End it, and discard its changes since they were last landed."""
         with process.turn:
             process.stop()
             process.spooling.close()
@@ -277,41 +277,41 @@ class Sessions:
             self._processes.pop(process.name, None)
 
     def sync(self, process: Process) -> ShellOutcome:
-        """Bring in what it changed so far, while it goes on. Raises: PaddockError."""
+        """Land its changes so far, while it keeps running. Raises: PaddockError."""
         with process.turn:
             view = process.view
             if view is None or not process.is_running:
                 raise InvalidArgumentsError(
-                    f"{process.name} has ended", where="process", hint="shell_output tells how"
+                    f"{process.name} has ended", where="process", hint="shell_output says how"
                 )
             with host_failures():
                 copied, ran = view.copy()
             ran = replace(ran, on_landed=partial(self.changed, by=process))
             command = StagedCommand(view.place, ran)
-            outcome = self._means.conclude(process.prepared, command, _SAID_LATER)
+            outcome = self._ports.conclude(process.prepared, command, _SAID_LATER)
             landed = {each.path.relative for each in outcome.changed}
-            # What is the same on both sides is as good as landed.
+            # A path that is the same on both sides counts as landed.
             view.landed(copied.marks.keys() - (command.paths - landed), copied.marks)
             return outcome
 
     def changed(self, paths: Iterable[str], by: Process | None = None) -> None:
-        """Show every running command what somebody else changed."""
+        """Show every running command the changes of another process or tool."""
         listed = list(paths)
         for process in self.running():
             view = process.view
             if process is by or view is None or not listed:
                 continue
-            if len(listed) > LAID_MAX:
+            if len(listed) > SHOWN_MAX:
                 view.unseen.update(listed)
             else:
-                view.lay(listed)
+                view.update(listed)
 
     def hide(self, closed: Iterable[str]) -> None:
-        """Hide from every running command what is closed by now and was not at its start."""
+        """Hide paths from every running command that were closed after its start."""
         names = frozenset(closed)
         for process in self.running():
             view = process.view
-            if view is not None and (new := names - view.hidden) and view.lay(new):
+            if view is not None and (new := names - view.hidden) and view.update(new):
                 view.hidden |= new
 
     def close(self) -> None:
@@ -328,7 +328,7 @@ class Sessions:
             session.close()
 
     def _end_processes(self, session: str) -> None:
-        """Each end is concluded by who hears of it, and that is waited for."""
+        """Stop a session's processes and wait until `on_end` has handled each of them."""
         ended = [each for each in self.running() if each.prepared.line.session == session]
         for process in ended:
             process.stop()

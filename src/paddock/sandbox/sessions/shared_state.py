@@ -1,8 +1,8 @@
-"""What the commands of one session share, and what one of them leaves to the next.
+"""Share a network and /tmp between a session's commands; pass shell state from one to the next.
 
-They share a directory for /tmp and a network. What is left is an export, no process: the shell
-itself writes it when it ends. Nothing in it is believed: it is the agent's word, which its next
-line is judged with (`preamble`) and begins with (`script`).
+The state is not kept in a process: the shell exports it when it ends. It is untrusted input from
+the agent; policy judges its next line together with it (`preamble`), and the next shell reads it
+first (`script`).
 """
 
 import contextlib
@@ -32,14 +32,14 @@ class SharedSpace(Struct, eq=False):
     running: "RunningLauncher"
     name: str
     spaces: tuple[int, ...] = ()
-    """User and network namespace, and the name server's socket where names are answered."""
+    """User and network namespace, and the name server's socket if names are answered."""
     network: "Wall | None" = None
 
     def close(self) -> None:
-        """Let it go; its commands have ended."""
+        """Release it; its commands have ended."""
         spaces, self.spaces = self.spaces, ()
         if self.network is not None:
-            # It has taken the descriptors over.
+            # It owns the descriptors.
             self.network.end()
             self.network = None
         else:
@@ -50,7 +50,7 @@ class SharedSpace(Struct, eq=False):
 
 
 def open_space(running: "RunningLauncher", plan: SandboxPlan) -> SharedSpace:
-    """Make what the commands of a session share. Raises: HostError, ConfinementError."""
+    """Create the resources that a session shares. Raises: HostError, ConfinementError."""
     name = f"session-{secrets.token_hex(8)}"
     with contextlib.ExitStack() as undo, host_error("a session cannot be opened"):
         os.mkdir(name, 0o700, dir_fd=running.area.fd)
@@ -70,19 +70,19 @@ def _open_network(running: "RunningLauncher", plan: SandboxPlan) -> list[int]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
         with theirs:
-            said = " ".join(("share", plan.network, *literals))
-            running.tell(said.encode(), [theirs.fileno()])
+            order = " ".join(("share", plan.network, *literals))
+            running.tell(order.encode(), [theirs.fileno()])
         return receive_served(ours, 3 if is_served else 2)
 
 
-# --- what a shell leaves --------------------------------------------------------
+# --- shell state ----------------------------------------------------------------
 
 _LEFT: Final = os.fsdecode(ENDED_IN)
 _NAMES_AT: Final = "/run/names"
 _NOW_AT: Final = "/run/now"
 _EXPORTED_AT: Final = "/run/exported"
 _OURS: Final = "__paddock"
-"""The one variable that this uses: no process is started for what a builtin does."""
+"""The only variable that the script uses. It uses only builtins, so it starts no process."""
 _BEGINS: Final = f"""unset BASH_ENV
 {{ shopt -p; set +o; printf '\\0'; }} >|{_LEFT}
 compgen -v >|{_NAMES_AT}"""
@@ -105,12 +105,12 @@ while IFS= read -r {_OURS}; do
 [[ -v ${_OURS} ]] && printf "%s=%s\\0" "${_OURS}" "${{!{_OURS}}}"
 done <{_EXPORTED_AT}; printf "\\0"; }} >>{_LEFT} 2>/dev/null' EXIT
 """
-"""What a shell leaves, with NULs between: the options that it began with; when it ends those that
-it has, its directory, its definitions, what it exports, and where there are functions the variables
-that it did not begin with.
+"""Exports shell state, separated by NULs: the initial options; on exit the options, directory,
+definitions, exported variables and, if there are functions, the variables that were not there at
+the start.
 """
 PREAMBLE_CHARS_MAX: Final = limits.command_chars_max // 2
-"""The rest is for the line that is judged behind it."""
+"""The rest is for the line that is judged after it."""
 _PARTS: Final = 5
 _NAME: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*")
 _FUNCTION: Final = lazy_pattern(r"BASH_FUNC_[^=]*%%=.*", re.DOTALL)
@@ -121,33 +121,33 @@ _NEVER_KEPT: Final = frozenset(
 
 
 class Snapshot(Struct, frozen=True):
-    """A state that a shell can begin with; an empty one is that of a new shell."""
+    """Initial state of a shell; an empty one is that of a new shell."""
 
     directory: str = ""
-    """Absolute, as the command saw it."""
+    """Absolute path, as the command saw it."""
     exported: tuple[tuple[str, str], ...] = ()
     unset: tuple[str, ...] = ()
-    """Variables that a command has at its start, and this shell has no more."""
+    """Variables that a command starts with, and this shell has unset."""
     options: tuple[str, ...] = ()
     definitions: str = ""
 
     @property
     def preamble(self) -> str:
-        """Return what a line is judged behind: all that may change what its words mean."""
-        said = [f"unset {name}" for name in self.unset]
-        said += [*self._exports(), *self.options, self.definitions]
-        return "".join(f"{each}\n" for each in said if each)
+        """Return the text to judge before a line: all state that can change its meaning."""
+        lines = [f"unset {name}" for name in self.unset]
+        lines += [*self._exports(), *self.options, self.definitions]
+        return "".join(f"{each}\n" for each in lines if each)
 
     def script(self) -> bytes:
-        """Return what bash reads before the line, from which on it is this shell."""
-        # What traces or stops at errors comes last: of the rest nobody wants to hear.
+        """Return the script that bash reads before the line, to restore this state."""
+        # `set` options come last: tracing and errexit must not apply to the script itself.
         late = [each for each in self.options if each.startswith("set")]
         early = [each for each in self.options if not each.startswith("set")]
         lines = [_BEGINS, *early]
         lines += [f"unset {name}" for name in self.unset]
         lines += [*self._exports(), self.definitions]
         if self.directory:
-            gone = "paddock: the directory in which the session stood is gone"
+            gone = "paddock: the working directory of the session no longer exists"
             there = f"builtin cd -- {shlex.quote(self.directory)}"
             lines.append(f"{there} || echo {shlex.quote(gone)} >&2")
         text = "\n".join(lines) + f"\n{_LEAVES}" + "; ".join(late)
@@ -155,29 +155,29 @@ class Snapshot(Struct, frozen=True):
 
     def _exports(self) -> Iterator[str]:
         for name, value in self.exported:
-            # What nobody sees, and what is no text, a line that is judged cannot hold as it is.
-            said = shlex.quote(value)
+            # A judged line must not contain unprintable characters or bytes that are not text.
+            quoted = shlex.quote(value)
             if not value.replace("\n", "").isprintable():
                 escaped = (
                     chr(each) if chr(each).isalnum() and each < 0x80 else f"\\{each:03o}"
                     for each in value.encode("utf-8", "surrogateescape")
                 )
-                said = f"$'{''.join(escaped)}'"
-            yield f"export {name}={said}"
+                quoted = f"$'{''.join(escaped)}'"
+            yield f"export {name}={quoted}"
 
 
 NEW: Final = Snapshot()
 
 
 def read_snapshot(left: bytes, given: Mapping[str, str], never: frozenset[str]) -> Snapshot | None:
-    """Read what a shell left; None where it left nothing that can be read, or judged.
+    """Read a shell's exported state; return None if it cannot be read, or judged.
 
-    `given` are the variables that it was started with; `never` are names that are not kept.
+    `given` are the variables that the shell was started with; `never` are names not to keep.
     """
     *parts, variables = left.decode("utf-8", "surrogateescape").split("\0", _PARTS)
     if len(parts) != _PARTS or not variables.endswith("\0\0"):
         return None
-    # Functions work with variables that are nobody else's: what `deactivate` puts back.
+    # Functions use variables that are not exported, for example those that `deactivate` restores.
     began, now, where, definitions, of_functions = parts
     definitions += of_functions
     before = set(began.splitlines())
@@ -207,5 +207,5 @@ def read_snapshot(left: bytes, given: Mapping[str, str], never: frozenset[str]) 
 
 
 def _is_kept(name: str) -> bool:
-    """Threat: a variable that acts before the shell could judge it, as the loader's do."""
+    """Threat: the dynamic loader's variables act before the shell runs."""
     return name not in _NEVER_KEPT and not name.startswith("LD_")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from msgspec import Struct, field
 
-from paddock.sandbox.host.git import GitLook, GitSetting, list_settings, parse_listing
-from paddock.sandbox.host.host_facts import GitFacts, GitFilter, LeftOut, Standing
+from paddock.sandbox.host.git import GitConfigReader, GitSetting, list_settings, parse_listing
+from paddock.sandbox.host.host_facts import GitFacts, GitFilter, LeftOut, ResolvedPath
 
 pytestmark = pytest.mark.needs("git")
 
@@ -38,8 +38,8 @@ class Host(Struct, dict=True):
         subprocess.run(["git", *arguments], cwd=self.workspace, env=environment, check=True)
 
     def look(self, *changeable: str, path: tuple[str, ...] = ("/usr/bin", "/bin")) -> GitFacts:
-        found = (Standing(each, os.path.realpath(each)) for each in path)
-        return GitLook(
+        found = (ResolvedPath(each, os.path.realpath(each)) for each in path)
+        return GitConfigReader(
             workspace=str(self.workspace),
             home=str(self.home),
             variables={"HOME": str(self.home), **self.variables},
@@ -47,7 +47,7 @@ class Host(Struct, dict=True):
             changeable=changeable,
             secret_places=(f"{self.home}/.ssh",),
             is_secret=lambda name: name == ".env",
-        ).look()
+        ).read()
 
 
 @pytest.fixture

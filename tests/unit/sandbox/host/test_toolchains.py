@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.sandbox.host.host_facts import LeftOut, Resolver, Standing
+from paddock.sandbox.host.host_facts import LeftOut, ResolvedPath, Resolver
 from paddock.sandbox.host.toolchains import FoundToolchain, find_toolchains
 
 
@@ -200,7 +200,7 @@ def test_a_directory_where_everybody_may_write_is_left_out(host):
     host.path = ["shared/bin"]
     found = host.find()
     assert (found.search_path, found.toolchains) == ((), ())
-    assert found.left_out == (LeftOut(f"{host.root}/shared/bin", "everybody may write there"),)
+    assert found.left_out == (LeftOut(f"{host.root}/shared/bin", "it is world-writable"),)
 
 
 def test_many_links_to_single_files_are_bounded(host):
@@ -217,7 +217,7 @@ def test_many_links_to_single_files_are_bounded(host):
 
 
 def why(link: str, target: str) -> LeftOut:
-    said = f"a link that commands can change leads to {target}, which is no toolchain"
+    said = f"a link that commands can change leads to {target}, not a toolchain"
     return LeftOut(link, said)
 
 
@@ -395,7 +395,7 @@ def test_a_path_is_told_with_the_links_on_its_way(tmp_path):
     (tmp_path / "one").symlink_to("real")
     (tmp_path / "two").symlink_to(tmp_path / "one")
     base = str(tmp_path)
-    assert Resolver().find(f"{base}/two/bin") == Standing(
+    assert Resolver().find(f"{base}/two/bin") == ResolvedPath(
         f"{base}/two/bin",
         f"{base}/real/bin",
         ((f"{base}/two", f"{base}/one"), (f"{base}/one", "real")),
@@ -409,4 +409,4 @@ def test_a_path_that_leads_nowhere_or_round_has_no_place(tmp_path):
     assert [resolver.find(f"{tmp_path}/{name}") for name in ("loop", "dangling", "none")] == [
         None
     ] * 3
-    assert resolver.find("/") == Standing("/", "/")
+    assert resolver.find("/") == ResolvedPath("/", "/")
