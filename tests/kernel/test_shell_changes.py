@@ -957,7 +957,7 @@ def test_where_policy_throws_changes_away_nothing_lands_and_the_result_says_so(
         assert (details["files_changed"], details["changes_refused"]) == ([], [])
         found = details.get("changes_discarded", 0)
         assert found == count if count is not None else found > 0
-        assert ('thrown away ([shell] commit = "none")' in result.content) == bool(found)
+        assert ('discarded ([shell] commit = "none")' in result.content) == bool(found)
         # The command saw its own changes, and a failure is no refusal of policy's.
         failed = terminal.sneak("echo x > made && cat made; exit 3")
         assert (failed["stdout"], failed["stderr"], failed["exit_code"]) == ("x\n", "", 3)

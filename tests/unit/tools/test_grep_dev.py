@@ -84,7 +84,7 @@ def test_binary_files_and_those_over_a_megabyte_are_passed_by_and_counted(desk):
     assert [match["file"] for match in output.details["results"]] == ["fits"]
     assert output.details["files_searched"] == 1
     assert output.details["skipped"] == {**NOTHING, "binary": 1, "too_large": 1}
-    assert output.content.endswith("[1 file searched; passed by: 1 over 1000000 bytes, 1 binary.]")
+    assert output.content.endswith("[1 file searched; skipped: 1 over 1000000 bytes, 1 binary.]")
 
 
 LATE = b"pad pad\n" * 1100 + b"needle here\n\0 tail\n"

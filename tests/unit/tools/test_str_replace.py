@@ -147,8 +147,8 @@ def test_an_edit_that_comes_to_the_same_is_refused_and_says_why(desk):
     with pytest.raises(TextUnchangedError) as refusal:
         desk.run("str_replace", path="a", old_str="x\n", new_str="x\r\n")
     assert refusal.value.message == (
-        "the edit leaves 'a' as it is: it differs in line ends alone, and the file has those "
-        "that it asks for"
+        "the edit does not change 'a': the texts differ only in line ends, and the file has the "
+        "new ones already"
     )
     assert desk.tree() == {"a": b"x\r\ny\r\n"}
 
@@ -158,7 +158,7 @@ def test_a_text_with_other_line_ends_than_the_file_is_told_so(desk):
     with pytest.raises(StringNotFoundError) as refusal:
         desk.run("str_replace", path="a", old_str="one\r\ntwo", new_str="x")
     assert refusal.value.hint == (
-        "it stands there with other line ends: write newlines without CR, which match any line end"
+        "the file has it with other line ends: write newlines without CR, which match any line end"
     )
     desk.run("str_replace", path="a", old_str="one\ntwo", new_str="x")
     assert desk.tree() == {"a": b"x\n"}
