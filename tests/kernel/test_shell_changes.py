@@ -812,7 +812,7 @@ def test_a_directory_that_was_exchanged_after_the_last_look_gets_nothing(termina
     thread.join()
 
     assert (found[0]["files_changed"], os.listdir(directory)) == ([], [])
-    assert "'d' was changed by somebody else" in found[0]["conflict"]
+    assert "another process changed 'd'" in found[0]["conflict"]
     assert sorted(os.listdir(terminal.yard.root / "old")) == ["e", "x"]
 
 

@@ -215,8 +215,14 @@ def test_a_session_ends_by_name_with_all_that_runs_in_it(terminal: Terminal):
         ({"session": "../x"}, "is no name"),
         ({"reset": True}, "reset needs session"),
         ({"tty": True}, "tty needs background"),
-        ({"background": True, "stdin": "x"}, "a background command takes neither dry_run nor stdin"),
-        ({"background": True, "dry_run": True}, "a background command takes neither dry_run nor stdin"),
+        (
+            {"background": True, "stdin": "x"},
+            "a background command takes neither dry_run nor stdin",
+        ),
+        (
+            {"background": True, "dry_run": True},
+            "a background command takes neither dry_run nor stdin",
+        ),
     ],
 )
 def test_arguments_that_do_not_go_together_are_refused(terminal: Terminal, arguments, error):

@@ -447,7 +447,10 @@ def test_the_memory_itself_stays(runtime):
         {"command": "rename", "old_path": "/memories", "new_path": "/memories/b"},
     ):
         content, is_error = use(runtime, "memory", **given)
-        assert (content, is_error) == ("Error: cannot move or delete the /memories directory itself", True)
+        assert (content, is_error) == (
+            "Error: cannot move or delete the /memories directory itself",
+            True,
+        )
 
 
 def test_memory_is_judged_by_its_own_rules_and_recorded(place, runtime):

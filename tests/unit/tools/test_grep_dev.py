@@ -225,8 +225,8 @@ def test_context_cannot_pass_for_a_match(desk):
 @pytest.mark.parametrize(
     ("tool", "hint"),
     [
-        ("grep", "escape characters that are meant as they stand, or use literal"),
-        ("grep_dev", "escape characters that are meant as they stand"),
+        ("grep", "escape special characters with a backslash, or use literal"),
+        ("grep_dev", "escape special characters with a backslash"),
     ],
 )
 def test_a_hint_names_only_arguments_that_the_tool_has(desk, tool, hint):

@@ -57,7 +57,7 @@ def refused(desk, tool, **given) -> tuple[str, str]:
 @pytest.mark.parametrize(("tool", "given"), ACTS)
 def test_a_version_that_holds_no_more_is_refused_with_what_changed(remembering, tool, given):
     remembering.write("a", NEW)
-    said = f"'a' is not at version '{version_of(OLD)}' any more: it is at {version_of(NEW)}"
+    said = f"'a' is no longer at version '{version_of(OLD)}': it is at {version_of(NEW)}"
     found = refused(remembering, tool, path="a", if_version=version_of(OLD), **given)
     assert found == (said, AGAIN + DIFF)
     assert remembering.tree() == {"a": NEW}
