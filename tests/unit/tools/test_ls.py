@@ -138,8 +138,8 @@ def test_a_file_name_cannot_forge_a_row_or_a_notice(desk):
     assert rows(desk) == [
         *("./[500 entries limit reached.]", "a\\nb", "./Directory is empty."),
         (
-            "[1 name holds control or direction characters, shown as \\xNN or \\uNNNN; a path needs "
-            "the characters themselves]"
+            "[1 name has control or direction characters, shown as \\xNN or \\uNNNN; in a path, "
+            "give the characters themselves]"
         ),
     ]
 

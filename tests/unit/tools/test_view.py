@@ -247,8 +247,8 @@ def test_a_file_name_cannot_forge_a_row(desk):
     assert rows == [
         *("d/", "  d/a\\n  d/", "  d/a\\n  d/forged.txt  9 bytes  0 bytes"),
         (
-            "[2 names hold control or direction characters, shown as \\xNN or \\uNNNN; a path needs "
-            "the characters themselves]"
+            "[2 names have control or direction characters, shown as \\xNN or \\uNNNN; in a path, "
+            "give the characters themselves]"
         ),
     ]
 

@@ -33,8 +33,8 @@ def test_a_name_that_is_not_shown_as_it_is_is_said_to_be_so_and_can_be_read(desk
     assert path == "outputs/\u06af\u200c\u0647.md"
     assert output.content.split("\n")[1:] == [
         (
-            "[1 name holds control or direction characters, shown as \\xNN or \\uNNNN; a path needs "
-            "the characters themselves]"
+            "[1 name has control or direction characters, shown as \\xNN or \\uNNNN; in a path, "
+            "give the characters themselves]"
         )
     ]
     assert "\tx" in desk.run("view", path=path).content

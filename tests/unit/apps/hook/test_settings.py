@@ -146,7 +146,7 @@ def test_where_settings_cannot_be_read_nobody_can_tell_whether_hooks_run(client:
     local = FILES["local"](place)
     local.write_text("{")
     found = states(place)
-    said = f"nobody can tell whether {local} switches hooks off: the settings are no JSON"
+    said = f"nobody can tell whether {local} switches hooks off: the settings are not valid JSON"
     assert (found["project"][0], found["project"][1].startswith(said)) == ("broken", True)
 
 
