@@ -51,7 +51,7 @@ def show_name(name: str) -> str:
 
 
 def is_seen(character: str) -> bool:
-    """Return True if a person sees it: a space, or not a blank, control or format character."""
+    """Return True if the character is visible, or a plain space."""
     return character.isprintable() and _UNSEEN.match(character) is None
 
 

@@ -125,7 +125,7 @@ IF_VERSION_OR_ABSENT: Final = (
 
 def pinned_file(if_version: str | None, path: WritePath, ports: Ports) -> str:
     """Return the file's version. Raises: FileChangedError, and as `Workspace.version`."""
-    with telling_what_changed(if_version, path.real, ports):
+    with explaining_change(if_version, path.real, ports):
         found = ports.workspace.version(path.real)
         return pinned(if_version, found, path.asked)
 
@@ -133,7 +133,7 @@ def pinned_file(if_version: str | None, path: WritePath, ports: Ports) -> str:
 def pinned_version(if_version: str | None, path: WritePath, ports: Ports) -> str:
     """Return the version, or ABSENT, to bind a write to. Raises: FileChangedError."""
     if path.exists and if_version == ABSENT:
-        with telling_what_changed(if_version, path.real, ports):
+        with explaining_change(if_version, path.real, ports):
             raise refusal_of_presence(path, ports)
     if path.exists:
         return pinned_file(if_version, path, ports)
@@ -160,7 +160,7 @@ def refusal_of_presence(path: WritePath, ports: Ports) -> errors.FileChangedErro
 
 
 @contextmanager
-def telling_what_changed(
+def explaining_change(
     wanted: str | EntryVersion | None, path: WorkspacePath, ports: Ports
 ) -> Generator[None]:
     """Add a diff of what changed since `wanted` to the hint of a refusal.

@@ -59,7 +59,7 @@ A = TypeVar("A")
 NO_MATCHES: Final = "No matches found."
 NO_FILES: Final = "No files found."
 EMPTY_DIRECTORY: Final = "Directory is empty."
-_OURS: Final = frozenset({NO_MATCHES, NO_FILES, EMPTY_DIRECTORY})
+_NOTICES: Final = frozenset({NO_MATCHES, NO_FILES, EMPTY_DIRECTORY})
 _LIKE_A_ROW: Final = lazy_pattern(r":(?=\d+(?:[:-]|$))")
 _LIKE_A_MATCH: Final = lazy_pattern(r":(?=\d+:)")
 _NAMED_MAX: Final = 5  # paths that one notice names; the rest is counted
@@ -72,7 +72,7 @@ def show_path(path: str) -> str:
     With `./` in front it is the same path, but not a notice.
     """
     shown = show_name(path)
-    return f"./{shown}" if shown.startswith("[") or shown in _OURS else shown
+    return f"./{shown}" if shown.startswith("[") or shown in _NOTICES else shown
 
 
 def show_row_path(path: str) -> str:
@@ -462,8 +462,6 @@ class GrepDevArguments(ArgumentType):
 
 
 class GrepDev(_Searching):
-    """A search that counts every skipped file."""
-
     reader, context_name = "read_file", "context_lines"
     limit_name, most_name = "max_results", "dev_matches_max"
 

@@ -368,8 +368,6 @@ class FindArguments(ArgumentType):
 
 
 class Find:
-    """Finds the first entries by path; repeating it gives the same."""
-
     def resolve(self, arguments: FindArguments, ports: Ports) -> SearchPlan[FindArguments]:
         return plan_search("find", arguments, arguments.pattern, ports)
 

@@ -32,7 +32,7 @@ from paddock.values.calls import NO_RULE, Json
 
 _SHOWN_MAX: Final = 50  # paths in the text for a model; the details list more
 _LAST_REFUSED_SHOWN: Final = 2
-_ENDED_BY_US: Final = (
+_ENDED_BY_SANDBOX: Final = (
     *("Command timed out ", "Command used more than ", "Command wrote a file "),
     "Command could not ",
 )
@@ -236,7 +236,7 @@ def last_words(details: Mapping[str, Json]) -> Iterator[str]:
     lines = [str(line) for line in _list(details, "fence")]
     printed = str(details.get("stderr", "")).splitlines()
     last = printed[-len(lines) - 1 :][:1]
-    yield from (line for line in last if line.startswith(_ENDED_BY_US))
+    yield from (line for line in last if line.startswith(_ENDED_BY_SANDBOX))
     yield from (f"paddock: {hint}" for hint in _list(details, "hints"))
     yield from lines
     discarded = details.get("changes_discarded")

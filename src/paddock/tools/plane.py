@@ -70,8 +70,6 @@ class QueryLedgerPlan(Struct, frozen=True):
 
 
 class QueryLedger:
-    """Returns entries as recorded, newest last."""
-
     def resolve(self, arguments: QueryLedgerArguments, ports: Ports) -> QueryLedgerPlan:
         del ports
         ledger = _known("ledger", arguments.ledger, LEDGERS)
@@ -133,7 +131,6 @@ def _seconds(name: str, text: str | None) -> float | None:
 
 
 def _fitting(found: Sequence[StoredEntry]) -> list[str]:
-    """Return the rows of the newest entries that fit."""
     shown: list[str] = []
     left = limits.ledger_rows_bytes_max
     for stored in reversed(found):
@@ -207,8 +204,6 @@ class ListPackagesArguments(ArgumentType):
 
 
 class ListPackages:
-    """Lists each package with its state, checked now."""
-
     def resolve(
         self, arguments: ListPackagesArguments, ports: Ports
     ) -> GivenPlan[ListPackagesArguments]:

@@ -38,13 +38,12 @@ _ENDS: Final = Effects(reads_only=False, is_destructive=True)
 _SHOWN_MAX: Final = 20
 
 
-class _OfProcess:
+class _ProcessCall:
     """A call on commands that were judged when they began: its action has no target."""
 
     operation = "process"
 
     def resolve(self, arguments: ArgumentType, ports: Ports) -> GivenPlan[Any]:
-        """Raises: SandboxUnavailableError."""
         shell_of(ports)
         return GivenPlan(arguments, (Action("shell", self.operation),))
 
@@ -69,7 +68,7 @@ class OutputArguments(ProcessArguments):
     )
 
 
-class ShellOutput(_OfProcess):
+class ShellOutput(_ProcessCall):
     arguments = OutputArguments
 
     def run(self, plan: GivenPlan[Any], ports: Ports) -> ToolOutput:
@@ -88,7 +87,7 @@ class InputArguments(ProcessArguments):
     )
 
 
-class ShellInput(_OfProcess):
+class ShellInput(_ProcessCall):
     arguments, operation = InputArguments, "input"
 
     def run(self, plan: GivenPlan[Any], ports: Ports) -> ToolOutput:
@@ -110,13 +109,13 @@ class StopArguments(ArgumentType):
     )
 
 
-class ShellStop(_OfProcess):
+class ShellStop(_ProcessCall):
     arguments = StopArguments
 
     def run(self, plan: GivenPlan[Any], ports: Ports) -> ToolOutput:
         """End a process or a session. Raises: InvalidArgumentsError, SandboxUnavailableError."""
         given: StopArguments = plan.given
-        lasting = shell_of(ports).sessions
+        sessions = shell_of(ports).sessions
         if (given.process is None) == (given.session is None):
             raise InvalidArgumentsError(
                 "give either process or session",
@@ -124,21 +123,21 @@ class ShellStop(_OfProcess):
                 hint="shell_list lists both",
             )
         if given.session is not None:
-            lasting.end(given.session)
+            sessions.end(given.session)
             return ToolOutput(f"the session {show_name(given.session)} has ended", {})
-        process = lasting.process(str(given.process))
-        output = shell_output(lasting.finish(process), ports)
+        process = sessions.process(str(given.process))
+        output = shell_output(sessions.finish(process), ports)
         return output._replace(details={**output.details, "process": process.name})
 
 
-class ShellSync(_OfProcess):
+class ShellSync(_ProcessCall):
     arguments = ProcessArguments
 
     def run(self, plan: GivenPlan[Any], ports: Ports) -> ToolOutput:
         """Bring in its changes so far. Raises: as `ShellStop.run`."""
-        lasting = shell_of(ports).sessions
-        process = lasting.process(plan.given.process)
-        output = shell_output(lasting.sync(process), ports)
+        sessions = shell_of(ports).sessions
+        process = sessions.process(plan.given.process)
+        output = shell_output(sessions.sync(process), ports)
         _, _, rest = output.content.partition("\n")
         content = f"{process.name} still runs\n{rest}{_differing_text(process)}"
         own = {"process": process.name, "running": True, **_differing(process)}
@@ -150,13 +149,13 @@ class ListArguments(ArgumentType):
     pass
 
 
-class ShellList(_OfProcess):
+class ShellList(_ProcessCall):
     arguments = ListArguments
 
     def run(self, plan: GivenPlan[Any], ports: Ports) -> ToolOutput:
-        lasting = shell_of(ports).sessions
-        processes, sessions = lasting.all(), lasting.names()
-        said = [f"sessions: {', '.join(map(show_name, sessions)) or 'none'}"]
+        sessions = shell_of(ports).sessions
+        processes, names = sessions.all(), sessions.names()
+        said = [f"sessions: {', '.join(map(show_name, names)) or 'none'}"]
         said.append(f"processes: {len(processes) or 'none'}")
         for each in processes:
             line = each.prepared.line
@@ -171,7 +170,7 @@ class ShellList(_OfProcess):
             }
             for each in processes
         ]
-        return ToolOutput("\n".join(said), {"sessions": list(sessions), "processes": listed})
+        return ToolOutput("\n".join(said), {"sessions": list(names), "processes": listed})
 
 
 def _state(process: Process) -> str:
@@ -204,7 +203,7 @@ def _printed(process: Process, printed: Printed) -> ToolOutput:
 
 
 def _differing(process: Process) -> dict[str, Json]:
-    """Return the paths that another changed and the process does not see so."""
+    """Return the paths that were changed outside of the process and that it does not see."""
     view = process.view
     sets = () if view is None else (("own_changes", view.own), ("unseen_changes", view.unseen))
     return {

@@ -107,8 +107,6 @@ class WriteBytesArguments(ArgumentType):
 
 
 class WriteBytes(WritesWholeFile):
-    """Creates missing parent directories."""
-
     arguments = WriteBytesArguments
 
     def resolve(self, arguments: WriteBytesArguments, ports: Ports) -> WholeFilePlan:

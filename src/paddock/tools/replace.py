@@ -41,7 +41,7 @@ from paddock.tools.arguments import (
     result_schema,
     written_schema,
 )
-from paddock.tools.effects import IF_VERSION, pinned_file, telling_what_changed, written_output
+from paddock.tools.effects import IF_VERSION, explaining_change, pinned_file, written_output
 from paddock.tools.spec import (
     Effects,
     Ports,
@@ -98,8 +98,6 @@ class _Edit(Struct, kw_only=True):
 
 
 class Replacement(_Edit):
-    """Replaces the only match."""
-
     old: bytes
     new: bytes
     wording: Wording
@@ -204,8 +202,6 @@ class Insertion(_Edit):
 
 
 class Patch(_Edit):
-    """Applies all hunks of a V4A diff, or none."""
-
     given: bytes
 
     def apply(self, content: bytes) -> Pieces:
@@ -254,7 +250,7 @@ class _EditsOneFile:
         # Threat: an agent that may edit a file but not view it would read it in the answer.
         may_view = ports.shown.may_view(plan.path.real.relative)
         edit = plan.make(name=plan.path.asked.relative, may_view=may_view)
-        with telling_what_changed(plan.if_version, plan.path.real, ports):
+        with explaining_change(plan.if_version, plan.path.real, ports):
             receipt = edit_file(ports.workspace, plan.path, edit, if_version=plan.if_version)
         return self.output(plan, edit, receipt, ports)
 
@@ -293,8 +289,6 @@ _WORDING: Final = Wording(
 
 
 class StrReplace(_EditsOneFile):
-    """Replaces exactly one match, and no other byte; any other count is an error."""
-
     def resolve(self, arguments: StrReplaceArguments, ports: Ports) -> EditPlan:
         change = _required_change(arguments.old_str, arguments.new_str, ("old_str", "new_str"))
         return self.plan(arguments, ports, partial(Replacement, wording=_WORDING, **change))
@@ -339,8 +333,6 @@ class EditFileDevArguments(ArgumentType):
 
 
 class EditFileDev(_EditsOneFile):
-    """Replaces one or all matches, and no other byte."""
-
     def resolve(self, arguments: EditFileDevArguments, ports: Ports) -> EditPlan:
         names = ("old_string", "new_string")
         change = _required_change(arguments.old_string, arguments.new_string, names)

@@ -112,8 +112,6 @@ class ShellPlan(Struct, frozen=True):
 
 
 class LineRun:
-    """The steps of a planned line: confine, pin, stage, run."""
-
     def confine(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, Held]:
         prepared = shell_of(ports).prepare(plan.line)
         held = prepared.held
@@ -157,8 +155,6 @@ class LineRun:
 
 
 class RunShell(LineRun):
-    """Implements both tools, which differ only in arguments and toolset."""
-
     def resolve(self, arguments: ShellArguments | ShellDevArguments, ports: Ports) -> ShellPlan:
         """Raises: InvalidArgumentsError (a NUL, or too long to run), PathError (the directory)."""
         require_runnable(arguments.command)
@@ -168,7 +164,7 @@ class RunShell(LineRun):
             _require_input(arguments)
             env = tuple(sorted((arguments.env or {}).items()))
             line = replace(line, stdin=arguments.stdin.encode(), env=env)
-            line = _lasting_line(line, arguments, ports)
+            line = _session_line(line, arguments, ports)
         actions = (Action("shell", "run", line.preamble + line.text), *writes_from(line))
         if getattr(arguments, "background", False):
             return ShellPlan(line, (*actions, Action("shell", "process")), in_background=True)
@@ -227,7 +223,7 @@ _BACKGROUND_SESSION: Final = "background"  # the default session of background c
 _SESSION_NAME: Final = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-def _lasting_line(line: ShellLine, given: ShellArguments, ports: Ports) -> ShellLine:
+def _session_line(line: ShellLine, given: ShellArguments, ports: Ports) -> ShellLine:
     """Return the line with the state of its session. Raises: InvalidArgumentsError."""
     session = given.session or (_BACKGROUND_SESSION if given.background else "")
     if session and _SESSION_NAME.fullmatch(session) is None:

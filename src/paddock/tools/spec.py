@@ -97,8 +97,6 @@ class OutputKept(Struct, frozen=True):
 
 
 class CommandExit(Struct, frozen=True):
-    """The end of a tool's command."""
-
     code: int  # -1 on timeout, 128 + N for signal N
     timed_out: bool = False
     kept: tuple[OutputKept, ...] = ()
@@ -281,8 +279,6 @@ class ToolSpec(Struct, Generic[A], frozen=True):
 
 
 class Tool(Generic[A]):
-    """A spec with its handler and binder."""
-
     def __init__(self, spec: ToolSpec[A], handler: Handler[A, Any]) -> None:
         self.spec = spec
         self.handler = handler

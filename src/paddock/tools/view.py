@@ -227,7 +227,7 @@ def viewing_actions(path: ReadPath, ports: Ports) -> tuple[Action, ...]:
 
 
 class ShownWith(Struct, frozen=True):
-    """The agent's view plus one file, whose viewing was decided for this call."""
+    """The agent's view plus one file that this call may view."""
 
     shown: Shown
     path: str

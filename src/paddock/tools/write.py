@@ -26,10 +26,10 @@ from paddock.tools.effects import (
     IF_VERSION,
     IF_VERSION_OR_ABSENT,
     change_of_doing,
+    explaining_change,
     pinned_version,
     plain_version,
     refusal_of_presence,
-    telling_what_changed,
     written_output,
 )
 from paddock.tools.spec import (
@@ -85,7 +85,7 @@ class WritesWholeFile:
         elif version is None:
             # Two concurrent writers of one path both succeed, one after the other.
             expected = Expected.ANYTHING
-        with telling_what_changed(plan.if_version, plan.path.real, ports):
+        with explaining_change(plan.if_version, plan.path.real, ports):
             try:
                 return write_file(
                     ports.workspace,
@@ -108,8 +108,6 @@ class CreateFileArguments(ArgumentType):
 
 
 class CreateFile(WritesWholeFile):
-    """Creates missing parent directories."""
-
     def resolve(self, arguments: CreateFileArguments, ports: Ports) -> WholeFilePlan:
         return self.plan(arguments, require_content(arguments.content, "content"), ports)
 
@@ -323,7 +321,7 @@ def _first_free(workspace: Workspace, name: str, number: int) -> int:
 
 
 def _write_new(workspace: Workspace, path: str, content: bytes) -> SingleReceipt | None:
-    """Return the receipt of a new file, or None if the name was taken meanwhile."""
+    """Create a file; return None if the name was taken meanwhile."""
     entry = workspace.resolve_entry(path)
     if entry.exists:
         return None
@@ -378,14 +376,14 @@ class _ChangesEntry:
     """Changes the entry itself, never a symlink's target."""
 
     def pin(self, plan: EntryPlan, ports: Ports) -> tuple[EntryPlan, str]:
-        with telling_what_changed(plan.if_version, plan.entry.path, ports):
+        with explaining_change(plan.if_version, plan.entry.path, ports):
             found = entry_version(ports.workspace, plan.entry)
             pinned(plain_version(plan.if_version), found.version, plan.entry.path)
         return replace(plan, if_version=found), str(found)
 
     def run(self, plan: EntryPlan, ports: Ports) -> ToolOutput:
         entry, to, version = plan.entry, plan.to, plan.if_version
-        with telling_what_changed(version, entry.path, ports):
+        with explaining_change(version, entry.path, ports):
             if to is None:
                 receipt = delete_entry(ports.workspace, entry, if_version=version)
             else:
@@ -417,8 +415,6 @@ def _disclosing_actions(entry: EntryPath, to: WritePath, ports: Ports) -> tuple[
 
 
 class MoveFile(_ChangesEntry):
-    """Never overwrites."""
-
     def resolve(self, arguments: MoveFileArguments, ports: Ports) -> EntryPlan:
         entry = ports.workspace.resolve_entry(arguments.path)
         to = ports.workspace.resolve_write(arguments.to)

@@ -124,7 +124,6 @@ def _unusable(text: str, hint: str) -> InvalidPatternError:
 
 
 def _is_name(glob: Glob) -> bool:
-    """Return True if the glob matches names at any depth."""
     return glob.anywhere or (len(glob.segments) == 2 and glob.segments[0] == DEPTH)
 
 

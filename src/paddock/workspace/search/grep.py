@@ -206,8 +206,6 @@ class _Choice:
 
 
 class Search:
-    """Runs ripgrep, and collects the confirmed matches."""
-
     def __init__(
         self,
         workspace: Workspace,
@@ -258,7 +256,6 @@ class Search:
         return is_all
 
     def walk(self, path: WorkspacePath, terms: WalkTerms, choice: _Choice | None = None) -> None:
-        """Search the files of a walk."""
         remarks, is_shown = self.remarks, self._shown.is_shown
         with contextlib.closing(Walk(self._workspace, path, terms, self._until)) as walk:
             if choice is None:
@@ -482,7 +479,6 @@ def _require_usable(pattern: str) -> None:
 
 
 def _invalid(wanted: Wanted, errors: bytes) -> InvalidPatternError:
-    """Build the error from ripgrep's reason, which is only about the pattern."""
     said = errors.decode("utf-8", "replace").split("\n\n")[0].splitlines()
     reasons = [line.removeprefix("rg: ").strip() for line in said]
     # The pattern itself, wrapped and underlined, precedes the reason.

@@ -80,13 +80,11 @@ class _Table:
 
 
 def _literal(glob: Glob) -> str | None:
-    """Return the single name or path that a rule matches."""
     texts = [literal_of(segment) for segment in glob.segments]
     return None if None in texts else "/".join(filter(None, texts))
 
 
 def _ending(glob: Glob) -> str:
-    """Return the ending that a rule matches, such as `.log` for `*.log`."""
     segment = glob.segments[0]
     if not glob.anywhere or len(segment) != 2 or segment[0] is not RUN[0]:
         return ""

@@ -123,7 +123,6 @@ def files_command(regex: Regex, names: list[str], matches_max: int, *, in_order:
 
 
 def check_command(regex: Regex) -> list[str]:
-    """Build the command that only checks the pattern."""
     return [ripgrep(), *_ALWAYS, *_OUTPUT, *_regex(regex), "--", "-"]
 
 
