@@ -17,7 +17,7 @@ dev_content_bytes_max: Final = 1_000_000
 program_bytes_max: Final = 256_000_000
 """Bytes that the embedding program reads or writes at once, or gets of a command's output."""
 program_command_bytes_max: Final = 1_500_000
-"""A command line of the embedding program: Linux's limit for arguments, less its variables."""
+"""A command line of the embedding program: Linux's limit for arguments, less room for variables."""
 program_entries_max: Final = 100_000
 """Directory entries that the embedding program gets at once."""
 edited_file_bytes_max: Final = 256_000_000

@@ -116,11 +116,8 @@ class _KeptChange(Change, frozen=True):
 
 ABSENT: Final = "absent"  # as `if_version`: the file must not exist
 
-IF_VERSION: Final = "Act only if the file still has this version (as a view returned it)."
-IF_VERSION_OR_ABSENT: Final = (
-    "Act only if the file still has this version (as a view returned it), "
-    f"or '{ABSENT}': only if it does not exist."
-)
+IF_VERSION: Final = "Act only if the file still has this version, as an earlier call returned it."
+IF_VERSION_OR_ABSENT: Final = f"{IF_VERSION} '{ABSENT}': act only if the file does not exist."
 
 
 def pinned_file(if_version: str | None, path: WritePath, ports: Ports) -> str:

@@ -80,7 +80,7 @@ class _Edit(Struct, kw_only=True):
     spliced: Spliced | None = None
 
     def require_editable(self, content: bytes, *given: bytes, sought: bytes = b"") -> None:
-        """Raises: TextError unless the file is UTF-8, or the edit spares the bytes that are not."""
+        """Raises: TextError: it is not UTF-8, and the edit could touch other than ASCII text."""
         try:
             require_text(content, self.name)
         except errors.TextEncodingError:

@@ -82,7 +82,8 @@ class ShellArguments(ArgumentType):
     )
     background: bool = flag(
         "Start the command and return at once; use shell_output, shell_input, shell_sync and "
-        "shell_stop with it. Its changes are brought in when it ends or is stopped.",
+        "shell_stop with it. It runs until it ends or is stopped, without timeout; then its "
+        "changes are brought in.",
         default=False,
     )
     tty: bool = flag("With background: give it a terminal (TERM=xterm-256color).", default=False)

@@ -445,7 +445,7 @@ def _remove_built(disk: Disk, fds: Iterable[int], token: str) -> None:
 
 
 def _completed(bound: _Bound) -> bool:
-    if not all(step.was_right() for step in bound if step.is_done()):
+    if not all(step.displaced_expected() for step in bound if step.is_done()):
         return False
     try:
         for step in bound:

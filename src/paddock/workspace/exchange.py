@@ -60,7 +60,7 @@ class BoundSwap(Struct, frozen=True):
             return old is None or self._at(self.aside) is not None
         return not (is_ours and draft.inode == new.inode)
 
-    def was_right(self) -> bool:
+    def displaced_expected(self) -> bool:
         old, displaced = self.step.old, self._displaced()
         return old is None or displaced is None or self._fits(displaced, old)
 
@@ -140,7 +140,7 @@ class BoundSwap(Struct, frozen=True):
         status = self._at(displaced)
         if status is None or status.inode != old.inode:
             return False
-        held = held_in(self.dir_fd, displaced, self.path)
+        held = digest_tree(self.dir_fd, displaced, self.path)
         if held.digest != old.held:
             return False
         # From here on it may be half removed and no longer match: this name marks that.
@@ -247,7 +247,7 @@ class BoundMetadata(Struct, frozen=True):
     def undo(self) -> bool:
         return self._set(self.step.new, self.step.old)
 
-    def was_right(self) -> bool:
+    def displaced_expected(self) -> bool:
         return True
 
     def clean(self, *, is_undone: bool) -> bool:
@@ -299,7 +299,7 @@ class HeldTree(Struct, frozen=True):
     names: frozenset[str]
 
 
-def held_in(dir_fd: int, name: str, path: WorkspacePath) -> HeldTree:
+def digest_tree(dir_fd: int, name: str, path: WorkspacePath) -> HeldTree:
     digest, times, names = hashlib.sha256(), hashlib.sha256(), set[str]()
 
     def walk(dir_fd: int, name: str, path: WorkspacePath, above: str) -> None:
@@ -328,7 +328,7 @@ def marked(dir_fd: int, path: WorkspacePath, status: FileStatus, name: str = "")
     # in the journal.
     if not status.is_directory:
         return mark_of(status), _change_time(status)
-    held = held_in(dir_fd, name or path.name, path)
+    held = digest_tree(dir_fd, name or path.name, path)
     return mark_of(status, held.digest), held.times
 
 
@@ -378,7 +378,7 @@ def remove_any(
     if not is_empty:
         return False
     try:
-        _insist(remove, dir_fd, name)
+        _force_remove(remove, dir_fd, name)
     except OSError as failure:
         if only is None or failure.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
@@ -386,7 +386,7 @@ def remove_any(
     return True
 
 
-def _insist(remove: Callable[[int, str], None], dir_fd: int, name: str) -> None:
+def _force_remove(remove: Callable[[int, str], None], dir_fd: int, name: str) -> None:
     # Also works in a directory that the set has just made read-only.
     with contextlib.suppress(FileNotFoundError):
         try:

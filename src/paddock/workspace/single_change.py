@@ -396,7 +396,7 @@ def _replace(
 ) -> SingleReceipt:
     doing, keeper = replace(doing, after=version_of(*content)), place.workspace.keeper
     with _drafted(place, content, old_fd, before) as draft:
-        # Compares the change time too, since attributes are part of the file; storing moves it.
+        # Before storing, which may move the change time: it counts, as attributes do.
         if place.status() != before:
             raise changed(place.path)
         _displace(place, before, lambda: keeper.keep_file(doing, old_fd), draft)

@@ -199,11 +199,11 @@ class _Trail(Struct):
             missing = 0
         self.mode = 0 if missing else _mode_of(name, self.held[-1])
         if stat.S_ISLNK(self.mode) and follow:
-            return self._turn(os.readlink(name, dir_fd=self.held[-1]))
+            return self._follow_link(os.readlink(name, dir_fd=self.held[-1]))
         self.real.append(name)
         return []
 
-    def _turn(self, target: str) -> list[str]:
+    def _follow_link(self, target: str) -> list[str]:
         self.hops += 1
         if self.hops > limits.link_hops_max:
             raise errors.InvalidPathError(

@@ -48,7 +48,7 @@ class Remarks(Struct):
     is_late: bool = False
     """It was stopped early: cancelled, or after `limits.search_timeout_s`."""
     is_broken: bool = False
-    """Another process killed ripgrep by a signal."""
+    """ripgrep was ended by a signal that Paddock did not send."""
     binary: BinarySign | None = None
     large_utf16: set[str] = field(default_factory=set[str])
     """Files with matches of ripgrep that cannot be confirmed."""

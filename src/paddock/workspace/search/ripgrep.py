@@ -6,7 +6,8 @@
 * every pattern and path follows `-e` or `--`, so that none can be an option;
 * no option that starts another program (`--pre`, `-z`, `--hostname-bin`) is used;
 * its working directory is a descriptor of the workspace: no swapped link can move it;
-* it has its own process group, and is killed and reaped however the block ends;
+* it has its own process group, and is killed and reaped when the search's time is over,
+  whatever it prints, or when the block ends;
 * its error output, which could hold names and texts from outside, is never shown: names
   in it are only checked by the workspace.
 """
