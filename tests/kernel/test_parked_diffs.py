@@ -241,7 +241,7 @@ def test_a_mode_or_time_that_somebody_set_since_is_a_conflict_and_stays(place, c
     before = (tool.stat().st_mode, tool.stat().st_mtime_ns)
     refused = grant(place, kept)
     assert refused["code"] == "approval.expired", refused
-    assert "'tool' was changed by somebody else" in refused["content"]
+    assert "another process changed 'tool'" in refused["content"]
     assert (tool.stat().st_mode, tool.stat().st_mtime_ns) == before
     again = call(place, "run_shell", command=command)["approval"]
     assert grant(place, again)["status"] == "ok"
@@ -303,7 +303,7 @@ def test_what_belongs_in_one_directory_does_not_land_in_another_of_its_name(plac
     (place.project / "d.old/e").rename(inner)
     before = tree(place)
     refused = grant(place, kept)
-    assert (refused["code"], "'d' was changed by somebody else" in refused["content"]) == (
+    assert (refused["code"], "another process changed 'd'" in refused["content"]) == (
         "approval.expired",
         True,
     )
@@ -325,7 +325,7 @@ def test_a_workspace_that_was_exchanged_gets_nothing(place):
     exchange(place.project)
     (place.project / "paddock.toml").write_text(DIFF)
     refused = grant(place, kept)
-    assert (refused["code"], "'.' was changed by somebody else" in refused["content"]) == (
+    assert (refused["code"], "another process changed '.'" in refused["content"]) == (
         "approval.expired",
         True,
     )
@@ -382,7 +382,7 @@ def test_what_is_in_the_way_of_a_grant_is_said_as_it_is_and_what_to_do(place):
         "nothing was changed, and the grant is used up: remove the obstacle, then run "
         "the command again"
     )
-    assert "'big': larger than this host lets a file be" in refused["content"]
+    assert "'big': larger than this host allows" in refused["content"]
     assert (tree(place), place.waiting(), pins_of(place)) == (before, [], set())
     again = call(place, "run_shell", command=command)["approval"]
     assert grant(place, again)["status"] == "ok"

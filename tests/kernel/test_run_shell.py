@@ -87,7 +87,7 @@ def test_the_fields_of_a_result(terminal: Terminal):
     [
         ({"command": ""}, "args.invalid", "command is required"),
         ({}, "args.invalid", "command is required"),
-        ({"command": "a\0b"}, "args.invalid", "command holds a NUL"),
+        ({"command": "a\0b"}, "args.invalid", "command has a NUL character"),
         ({"command": "true", "timeout": "5"}, "args.invalid", "timeout must be an integer"),
         ({"command": "true", "dry_run": "no"}, "args.invalid", "dry_run must be a boolean"),
         ({"command": "true", "shell": "sh"}, "args.unknown", "unknown argument 'shell'"),

@@ -812,7 +812,7 @@ def test_a_directory_that_was_exchanged_after_the_last_look_gets_nothing(termina
     thread.join()
 
     assert (found[0]["files_changed"], os.listdir(directory)) == ([], [])
-    assert "'d' was changed by somebody else" in found[0]["conflict"]
+    assert "another process changed 'd'" in found[0]["conflict"]
     assert sorted(os.listdir(terminal.yard.root / "old")) == ["e", "x"]
 
 
@@ -957,7 +957,7 @@ def test_where_policy_throws_changes_away_nothing_lands_and_the_result_says_so(
         assert (details["files_changed"], details["changes_refused"]) == ([], [])
         found = details.get("changes_discarded", 0)
         assert found == count if count is not None else found > 0
-        assert ('thrown away ([shell] commit = "none")' in result.content) == bool(found)
+        assert ('discarded ([shell] commit = "none")' in result.content) == bool(found)
         # The command saw its own changes, and a failure is no refusal of policy's.
         failed = terminal.sneak("echo x > made && cat made; exit 3")
         assert (failed["stdout"], failed["stderr"], failed["exit_code"]) == ("x\n", "", 3)

@@ -347,7 +347,7 @@ def test_more_changes_than_are_shown_are_told_as_unseen(terminal: Terminal):
     terminal.run("mkdir many && touch many/{1..5001}")
 
     assert len(process.look()["unseen_changes"]) == 20
-    assert "not seen by this command" in terminal.call("shell_output", process=process.name).content
+    assert "which does not see that" in terminal.call("shell_output", process=process.name).content
     process.stop()
 
 

@@ -206,7 +206,7 @@ def _remarks(result: ToolResult) -> list[str]:
 
 
 _CUT: Final = re.compile(
-    r"^(\[lines \S+ of \d+ shown).* use offset=(\d+) to go on\]$", re.MULTILINE
+    r"^(\[lines \S+ of \d+ shown).* use offset=(\d+) to continue\]$", re.MULTILINE
 )
 
 
@@ -224,7 +224,7 @@ def _notes(result: ToolResult) -> list[str]:
 
 
 def _viewed(result: ToolResult) -> str:
-    return _CUT.sub(r"\1; use view_range=[\2, -1] to go on]", result.content)
+    return _CUT.sub(r"\1; use view_range=[\2, -1] to continue]", result.content)
 
 
 def _block(results: Results, *said: str) -> dict[str, Json]:

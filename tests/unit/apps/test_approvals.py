@@ -360,7 +360,7 @@ def test_a_target_that_is_gone_is_said_in_the_words_of_the_call(asking):
     kept = asking.call("delete_file", "--no-input", path="README.md").json["approval"]
     os.unlink(asking.project / "README.md")
     ran = asking.run("approvals", "grant", kept)
-    why = "the call cannot be made any more: cannot look at 'README.md': no such file or directory"
+    why = "the call cannot be made any more: cannot inspect 'README.md': no such file or directory"
     assert (ran.status, f"would count for no call: {why}" in ran.err) == (1, True), ran.err
 
 

@@ -149,7 +149,7 @@ def test_where_settings_cannot_be_read_nobody_can_tell_whether_hooks_run(client:
     local = FILES["local"](place)
     local.write_text("{")
     found = states(place)
-    said = f"cannot determine whether {local} disables hooks: "
+    said = f"cannot determine whether {local} disables hooks: the settings are not valid JSON"
     assert (found["project"][0], found["project"][1].startswith(said)) == ("broken", True)
 
 

@@ -262,7 +262,7 @@ def test_what_is_thrown_away_of_a_command_is_said_and_none_of_it_is_there(shell:
     ran = shell.run("echo yes > a; cat a; exit 2")
 
     assert (ran.returncode, ran.stdout) == (2, "yes\n")
-    assert ran.stderr == 'paddock: 1 change was thrown away ([shell] commit = "none")\n'
+    assert ran.stderr == 'paddock: 1 change was discarded ([shell] commit = "none")\n'
     assert not (shell.project / "a").exists()
     assert shell.run("cat README.md").stderr == ""
 
