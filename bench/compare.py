@@ -250,7 +250,9 @@ def table_of_speed(peers: list[Peer], rounds: int) -> str:
 def share(work: Work, ours: float, others: Sequence[float | None]) -> str:
     """Return Paddock's time divided by the fastest other set of tools'."""
     offered = [found for found in others if found is not None]
-    return f"- {work.title}: " + (f"{ours / min(offered):.2f}" if offered else "not offered by others")
+    return f"- {work.title}: " + (
+        f"{ours / min(offered):.2f}" if offered else "not offered by others"
+    )
 
 
 def main() -> int:

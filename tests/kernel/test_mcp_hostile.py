@@ -116,7 +116,9 @@ SERVERS = {
         "an answer without a request",
     ),
     "answers-first": Hostile(
-        'say({"jsonrpc": "2.0", "id": 5, "result": text("before"), })', NOT_THERE, "without a request"
+        'say({"jsonrpc": "2.0", "id": 5, "result": text("before"), })',
+        NOT_THERE,
+        "without a request",
     ),
     "no-result": Hostile('def act(arguments, id): return {"content": "text"}', FAILED),
     "not-an-object": Hostile("def act(arguments, id): return [1]", FAILED),

@@ -43,10 +43,7 @@ def test_a_trusted_policy_changes_the_plan_and_its_digest(user):
 def test_a_directory_of_the_workspace_is_told_to_come_last_in_path(user):
     programs = user.project.resolve() / ".venv" / "bin"
     programs.mkdir(parents=True)
-    note = (
-        f"last in PATH {programs}: commands can change it; "
-        "run programs in it by their path\n"
-    )
+    note = f"last in PATH {programs}: commands can change it; run programs in it by their path\n"
 
     def shown(path: str) -> str:
         variables = {"HOME": str(user.home), "PATH": path}

@@ -11,9 +11,7 @@ from tests.support.greetings import client_hello, openssl_server_names
 
 HELLO = client_hello("example.org")
 BAD_HELLO = Greeting("tls", problem="it begins like TLS, but is not a valid hello")
-BAD_NAMES = Greeting(
-    "tls", problem="its TLS hello does not name exactly one host"
-)
+BAD_NAMES = Greeting("tls", problem="its TLS hello does not name exactly one host")
 OTHER = Greeting("other")
 SERVER_NAME, PADDING, GREASE, ENCRYPTED = 0, 21, 0x2A2A, 0xFE0D
 

@@ -59,7 +59,10 @@ def test_it_allows_what_it_is_for():
         ({"approval": replace(APPROVAL, scope=("**",))}, "signature"),
         ({"approval": replace(APPROVAL, expires="2099-01-01T00:00:00Z")}, "signature"),
         ({"approval": replace(APPROVAL, wo_id="WO-" + "2" * 32)}, "signature"),
-        ({"approval": replace(APPROVAL, key_id=public_half(OTHER).key_id)}, "is not enrolled in this plane"),
+        (
+            {"approval": replace(APPROVAL, key_id=public_half(OTHER).key_id)},
+            "is not enrolled in this plane",
+        ),
         ({"approval": replace(APPROVAL, signature="")}, "signature"),
     ],
 )
@@ -151,7 +154,9 @@ def test_the_scope_of_many_files_is_made_read_and_covers_them(layout):
 
 def test_an_approval_that_no_reader_would_take_is_not_made(layout):
     scope = tuple(f"HOT/{count}/{'x' * 4_000}" for count in range(4_100))
-    with pytest.raises(UsageError, match="more than 16000000: its scope has 4100 patterns") as caught:
+    with pytest.raises(
+        UsageError, match="more than 16000000: its scope has 4100 patterns"
+    ) as caught:
         make_approval(KEY, WO, DIGEST, scope, NOW + 60)
     assert caught.value.where == "--scope"
 

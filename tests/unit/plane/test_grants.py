@@ -140,8 +140,7 @@ def test_what_a_profile_does_not_name_is_told_as_it_is_answered(otherwise, unnam
     text = f'[profiles.standard]\nallow = ["tool:file:*"]\notherwise = {{ {otherwise} }}'
     (replaced,) = (str(each) for each in list_restraints(policy(text)) if "replaces" in str(each))
     assert replaced == (
-        "profile standard replaces the built-in one: "
-        f"what it does not name is {unnamed} (line 1)"
+        f"profile standard replaces the built-in one: what it does not name is {unnamed} (line 1)"
     )
 
 
@@ -262,10 +261,7 @@ def test_what_loosens_and_what_does_not_stand_under_headings_of_their_own():
         "/w/paddock.toml allows, beyond the defaults:",
         "  - profile locked allows tool:file:create (line 2)",
         "as strict as the defaults, or stricter:",
-        (
-            "  - profile locked replaces the built-in one: "
-            "what it does not name is denied (line 1)"
-        ),
+        ("  - profile locked replaces the built-in one: what it does not name is denied (line 1)"),
         "  - profile locked denies tool:mcp:* (line 3)",
     ]
 
