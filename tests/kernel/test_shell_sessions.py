@@ -212,7 +212,7 @@ def test_a_session_ends_by_name_with_all_that_runs_in_it(terminal: Terminal):
     ("arguments", "error"),
     [
         ({"session": "a b"}, "session: 'a b' is not a valid name"),
-        ({"session": "../x"}, "is no name"),
+        ({"session": "../x"}, "is not a valid name"),
         ({"reset": True}, "reset needs session"),
         ({"tty": True}, "tty needs background"),
         (
