@@ -335,7 +335,7 @@ def test_one_that_changes_what_it_was_shown_before_somebody_else_does_again_conf
     terminal.call("create_file", path="page.html", content="theirs again\n")
     process.type("\n").ended()
 
-    assert "'page.html' changed" in str(process.stop()["conflict"])
+    assert "changed 'page.html'" in str(process.stop()["conflict"])
     assert read(terminal, "page.html") == "theirs again\n"
 
 
