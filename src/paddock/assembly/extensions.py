@@ -351,7 +351,7 @@ def open_gateway(
 
 
 def _server_network(context_now: Callable[[], Context], server: McpServer) -> CallNetwork:
-    """Return the judge of a server's connections: no single call makes them, so by its action."""
+    """Return the judge of a server's connections: they belong to the server, not to one call."""
     context = context_now()
     spec = ToolSpec(
         f"mcp-{server.name}", server.name, "", MCP, ArgumentType, Effects(reads_only=False)

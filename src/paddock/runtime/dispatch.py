@@ -300,7 +300,7 @@ class Dispatcher:
 
 
 def _frames(error: BaseException) -> tuple[str, ...]:
-    """Return the exception's type and places for the ledger; its message may hold a secret."""
+    """Return the exception's type and places, but not its message, which may hold a secret."""
     import traceback  # noqa: PLC0415 - for a defect
 
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES_KEPT_MAX:]

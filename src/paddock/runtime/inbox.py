@@ -367,7 +367,7 @@ class Inbox(Struct, frozen=True):
             return aside
 
     def grant(self, wanted: str, by: str, seen: Parked | None = None) -> Parked:
-        """Grant the request; with `seen` only if it is unchanged, as only one answer counts."""
+        """Grant the request; with `seen`, only if it is unchanged: of two answers one counts."""
         until = int(self.clock() + limits.approval_granted_s)
         return self._answer(wanted, seen, state=GRANTED, answered_by=by, expires_at=until)
 

@@ -62,7 +62,7 @@ class CallContext(Struct, frozen=True):
 
     @property
     def is_cancelled(self) -> bool:
-        """True once the caller no longer waits for the answer. An async function is cancelled."""
+        """True once the caller no longer waits for the answer; an async function is cancelled."""
         return self._ports.cancel.is_cancelled
 
     def progress(self, said: str) -> None:

@@ -117,7 +117,7 @@ class _Printed:
 
 
 def read_bytes(runtime: "Runtime", path: str, limit: int, cancel: Cancel = NEVER) -> bytes:
-    if not _is_elsewhere(runtime, path):
+    if not _is_outside(runtime, path):
         payload = Payload()
         call_tool(
             runtime, READ_BYTES, {"path": path, "limit": limit}, payload, Bounds(cancel=cancel)
@@ -136,7 +136,7 @@ def write_bytes(
     runtime: "Runtime", path: str, content: bytes, *, is_new: bool = False, cancel: Cancel = NEVER
 ) -> ToolResult:
     content = _bytes_of("the content", content)
-    if not _is_elsewhere(runtime, path):
+    if not _is_outside(runtime, path):
         given: dict[str, Json] = {"path": path, "version": digest_of(content)}
         if is_new:
             given["if_version"] = ABSENT
@@ -217,7 +217,7 @@ def execute(
     )
 
 
-def _is_elsewhere(runtime: "Runtime", path: str) -> bool:
+def _is_outside(runtime: "Runtime", path: str) -> bool:
     """Return True if a path is outside the workspace: only a command can reach it."""
     return text_of("the path", path).startswith("/") and not runtime.names(path)
 

@@ -125,7 +125,7 @@ def _put(
 
 
 def keep_waiting(context: Context, ready: Prepared, output: ToolOutput) -> ToolOutput | Refusal:
-    """Keep the changes of a command that wait for a person in the inbox."""
+    """Keep in the inbox those changes of a command that need a person's approval."""
     waiting = output.waiting
     if waiting is None:
         return output

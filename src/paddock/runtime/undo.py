@@ -115,7 +115,6 @@ def _mode_named(change: Change, now: int) -> str:
 
 
 def _inverse(change: Change) -> Change:
-    """Return the change that reverts this one."""
     path, to = (change.path, None) if change.to is None else (change.to, change.path)
     kind = {"created": "deleted", "deleted": "created"}.get(change.kind, change.kind)
     return replace(
