@@ -32,29 +32,29 @@ from peers.party import Peer, bare_commands, gather
 INTRODUCTION = """\
 # Comparison
 
-Made by `python bench/compare.py --write docs/comparison.md`, which runs every case of
-`bench/peers/cases.py` against every set of tools, and every one of `bench/peers/commands.py`
-against every fence for commands, and looks at the disk afterwards. `–`: not offered.
+Made by `python bench/compare.py --write docs/comparison.md`. It runs every case of
+`bench/peers/cases.py` with every set of tools, and every case of `bench/peers/commands.py` in
+every command sandbox, and then inspects the disk. `–`: not offered.
 """
 WORSE = """\
-What a case or a time below says against Paddock, where somebody else does it (better).
+Cases below that Paddock fails and another product passes, and times where another is faster.
 """
 COMMANDS = """\
-Each fence as its own documentation first sets it up for an agent: Paddock's `run_shell` without a
-policy of anybody's; the npm sandbox runtime, on which Claude Code's sandbox is built, with the
-settings of its page; `codex sandbox` with its workspace mode; bubblewrap with a system that can
-be read and a workspace that can be written; a container of Docker for each command, with the
-workspace mounted (what Inspect's Docker sandbox and most agents' containers come to); and the
-shells of frameworks, which hold nothing and say so. OpenShell is not here.
+Each sandbox is set up as its own documentation shows first: Paddock's `run_shell` with no policy
+file; the npm sandbox runtime, on which Claude Code's sandbox is built, with the settings of its
+page; `codex sandbox` in workspace mode; bubblewrap with a readable system and a writable
+workspace; a Docker container for each command, with the workspace mounted (as Inspect's Docker
+sandbox and most agent containers do it); and the shells of frameworks, which confine nothing and
+say so. OpenShell was not tested.
 """
 SPEED = """\
-Milliseconds, medians of rounds in turns; beside them how many times Paddock's. Each answer
-passes one pipe as a line of JSON. Paddock's figures include the decision, two ledger entries
-that are durable before the answer, and for edits the keeping of what was replaced. The last
-column is no set of tools: ripgrep, sed, ls, and a file that is written in place. `–`: not
-offered, or what it answered lacked what was asked for.
+Median times in milliseconds over alternating rounds, and in brackets the ratio to Paddock's. Each
+answer passes through one pipe as a line of JSON. Paddock's figures include the decision, two ledger
+entries that are durable before the answer, and for edits a copy of the replaced content. The last
+column is not a set of tools: ripgrep, sed, ls, and a file written in place. `–`: not offered, or
+the answer did not contain what was asked for.
 """
-QUICKEST = "Paddock's time as a share of the quickest other set of tools that does it:\n"
+QUICKEST = "Paddock's time divided by the time of the fastest other set of tools:\n"
 ROUNDS = 9
 
 
@@ -65,7 +65,7 @@ class Work(Struct, frozen=True, dict=True):
     op: str
     prepare: Callable[[Path], None]
     given: Callable[[int], dict[str, object]]
-    """The arguments of so-manieth round."""
+    """The arguments of the round with this number."""
     holds: str = ""
     """What an answer has to contain to be counted."""
 
@@ -223,14 +223,14 @@ def slower(page: str) -> list[str]:
     """Of the shares at the end of the table of speed, those above one."""
     shares = re.findall(r"^- (.+): ([\d.]+)$", page, re.MULTILINE)
     return [
-        f"- {work}: {share} times the quickest other set of tools"
+        f"- {work}: {share} times the fastest other set of tools"
         for work, share in shares
         if float(share) > 1
     ]
 
 
 def table_of_speed(peers: list[Peer], rounds: int) -> str:
-    """A row a work, and after the table Paddock's share of the quickest other set of tools."""
+    """A row a work, and after the table Paddock's share of the fastest other set of tools."""
     rows = [
         "| | " + " | ".join(peer.name for peer in peers) + " |",
         "| --- |" + " ---: |" * len(peers),
@@ -248,9 +248,9 @@ def table_of_speed(peers: list[Peer], rounds: int) -> str:
 
 
 def share(work: Work, ours: float, others: Sequence[float | None]) -> str:
-    """What of the quickest other set of tools that does it Paddock takes."""
+    """Return Paddock's time divided by the fastest other set of tools'."""
     offered = [found for found in others if found is not None]
-    return f"- {work.title}: " + (f"{ours / min(offered):.2f}" if offered else "nobody else does")
+    return f"- {work.title}: " + (f"{ours / min(offered):.2f}" if offered else "not offered by others")
 
 
 def main() -> int:

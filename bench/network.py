@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from paddock.network.decisions import NetworkTerms
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.network import NetworkJudge
-from paddock.sandbox.conversation import NOBODY, Observed
+from paddock.sandbox.conversation import UNOBSERVED, Observed
 from paddock.sandbox.values import CommandEnd
 from paddock.values.decisions import Agent
 from tests.support.networks import Seen, leading
@@ -106,7 +106,7 @@ class Bench:
         self.walled = Observed(network=NetworkTerms(judge, lambda: judge, Seen()))
 
     def run(self, network: str, *argv: str) -> CommandEnd:
-        observed = self.walled if network == "policy" else NOBODY
+        observed = self.walled if network == "policy" else UNOBSERVED
         request = self.room.request(*argv, timeout_s=300)
         request = replace(request, plan=replace(request.plan, network=network))
         with self.room.launcher.open_stage(request.plan, self.room.fd) as stage:

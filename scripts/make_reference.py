@@ -143,7 +143,7 @@ def _help_of(*words: str) -> str:
 
 def _man() -> Iterator[str]:
     yield f'.TH PADDOCK 1 "" "paddock {__version__}" "User Commands"'
-    yield ".SH NAME\npaddock \\- a workspace with a fence for LLM agents"
+    yield ".SH NAME\npaddock \\- a fenced workspace for LLM agents"
     yield ".SH SYNOPSIS\n.B paddock\n[\\-\\-plane DIR] [\\-\\-json] COMMAND [ARGUMENT ...]"
     yield ".SH DESCRIPTION"
     yield "Each command tells more of itself with \\-\\-help; what all of them take is below."
@@ -165,26 +165,26 @@ def _roff(text: str) -> str:
 # --- actions ------------------------------------------------------------------------
 
 MEANINGS = {
-    "tool:file:create": "write a whole file, new or in the place of an old one",
-    "tool:file:str_replace": "change a part of a file",
+    "tool:file:create": "write a whole file, new or existing",
+    "tool:file:str_replace": "change part of a file",
     "tool:file:view": "read a file, or list a directory",
-    "tool:file:delete": "remove a file, a link or an empty directory",
-    "tool:file:link": "make a symbolic link; a command's is judged as `create`, too",
-    "tool:file:mode": "change the permission bits or the times of a file, and nothing else of it",
-    "tool:search:grep": "search for text in the files below",
-    "tool:search:find": "search for names below",
+    "tool:file:delete": "delete a file, a symlink or an empty directory",
+    "tool:file:link": "create a symlink; a command's symlink is also judged as `create`",
+    "tool:file:mode": "change only the permission bits or the times of a file",
+    "tool:search:grep": "search for text in the files below a path",
+    "tool:search:find": "search for names below a path",
     "tool:search:ls": "list a directory",
-    "tool:output:write": "write a result for people into `outputs/`, never over an old one",
-    "tool:memory:view": "read what the agent remembers; the target begins with /memories",
-    "tool:memory:create": "remember something new, or under another name",
-    "tool:memory:str_replace": "change a part of what is remembered",
-    "tool:memory:delete": "forget something, or its old name",
-    "tool:shell:run": "run a line of shell; each of its commands is judged",
-    "tool:shell:process": "see, take in and end a command that runs in the background",
-    "tool:shell:input": "type into a command that runs in the background",
+    "tool:output:write": "write a result for people into `outputs/`, never over an existing one",
+    "tool:memory:view": "read the agent's memory; the target begins with /memories",
+    "tool:memory:create": "add a memory, or rename one",
+    "tool:memory:str_replace": "change part of a memory",
+    "tool:memory:delete": "delete a memory, or its old name",
+    "tool:shell:run": "run a shell line; each of its commands is judged",
+    "tool:shell:process": "read the output of a background command, sync its changes, stop it",
+    "tool:shell:input": "send input to a background command",
     "tool:ledger:query": "read a ledger of the plane, named by the target",
     "tool:package:list": "list the installed packages",
-    "tool:package:run": "call a tool that a package brings; the target is PACKAGE/TOOL",
+    "tool:package:run": "call a package's tool; the target is PACKAGE/TOOL",
     "tool:gate:check": "check a gate of the plane, named by the target",
     "tool:mcp:call": (
         "call a tool of another MCP server; the target is SERVER/TOOL, of a client's own server"
@@ -194,10 +194,10 @@ MEANINGS = {
     "tool:mcp:prompt": "get a prompt of an MCP server; the target is SERVER/PROMPT",
     "tool:net:connect": "a command's connection; the target is HOST:PORT",
     "tool:net:request": "a command's HTTPS request; the target is METHOD HOST[:PORT]/PATH",
-    "tool:client:NAME": "call a client's own tool that is none of the above, by its name",
-    "tool:own:NAME": "call a tool of the program that embeds Paddock, by the name it gives",
+    "tool:client:NAME": "call another tool of a client, by its name",
+    "tool:own:NAME": "call a tool of the embedding program, by its name",
 }
-"""What each action is, in the words of this page: an action without a row stops it."""
+"""The meaning of each action; an action without a row stops the script."""
 
 PATTERNS = (
     ("tool:file:create", "tool:file:create docs/a.md", "tool:file:delete docs/a.md"),
@@ -241,14 +241,40 @@ PATTERNS = (
         "tool:net:request GET example.org/v1/%2e%2e/a",
     ),
 )
-"""A pattern of an `allow`, an action that it matches and one that it does not."""
+"""A pattern of an allow rule, an action that it matches, and one that it does not match."""
+
+ACTIONS_INTRODUCTION = """\
+Policy judges actions: `tool:<category>:<operation> <target>`. A call may be several actions, and
+the strictest answer counts: a move is a `delete` of the old path and a `create` of the new one,
+and a path that leads through a symlink is judged under both of its names.
+"""
+ACTION_NOTES = """
+Only commands create links (`link`) and change modes (`mode`); no tool does. The changes of a
+sandboxed command are judged when it ends, path by path: written files as `create`, new or not,
+and the rest as `delete`, `link` or `mode`. A redirection such as `> a.txt` is also judged as a
+`create` before the line runs. A redirection that is alone on its line is only that write; of the
+rules for commands, only a rule for every command covers it. The same holds for a line of only
+assignments or tests, and a line with only a comment is refused. If the call has a `cwd`, a
+redirection is judged both from there and from the root. If it leaves the workspace only when read
+from the root, it is refused only if the line may change its directory.
+
+A search is judged by the place where it begins; what it finds below is not judged as a search
+again. `grep` shows no line of a file that `tool:file:view` does not allow, and `find` and `ls`
+show every name that is not `secret`. Denying `tool:search:* docs/` does not keep a search of the
+root out of `docs/`. Denying `tool:file:view docs/` closes the contents; `secret` under `[paths]`
+also hides the names.
+
+A file that git tracks is never hidden from a command: git would treat it as deleted, and the next
+commit would delete it. If a rule closes the file, a command sees the content in git's index, as
+git would check it out, and cannot change it. Uncommitted changes of the working copy stay closed,
+and the result names each file that differs. Every command can read the index's content from git's
+objects: `paddock policy lint` and `paddock doctor` name the tracked files that are secret.
+"""
 
 
 def _actions() -> Iterator[str]:
     yield "## Actions\n"
-    yield "What policy judges: `tool:<category>:<operation> <target>`. A call may be more than one,"
-    yield "and the strictest answer holds: a move is `delete` of the old path and `create` of the"
-    yield "new one, and a path that leads through a link is judged by both of its names.\n"
+    yield ACTIONS_INTRODUCTION
     known = {f"tool:{category}:{each}" for category in OPERATIONS for each in OPERATIONS[category]}
     known |= {f"tool:{category}:NAME" for category in NAMES_BY_OPERATION}
     if set(MEANINGS) != known:
@@ -259,26 +285,7 @@ def _actions() -> Iterator[str]:
         ours, theirs = (" ".join(f"`{name}`" for name in found) for found in _tools_for(head))
         target = target_kind(head.split(":")[1]).value
         yield f"| `{head}` | {target} | {meaning} | {ours} | {theirs} |"
-    yield "\nNo tool makes a `link` or changes a `mode`: commands do. What a sandboxed command"
-    yield "changed is judged when it ends, path by path: what it wrote as `create`, whether the"
-    yield "file was new or not, and the rest as `delete`, `link` or `mode`. A redirection such as"
-    yield "`> a.txt` is judged as a `create` before the line runs, too. Alone on its line it is"
-    yield "that write, and a rule for any command covers it besides, no narrower one; so"
-    yield "is a line of assignments or tests alone, and one of a comment alone is refused. Where"
-    yield "the call has a `cwd`, a redirection is judged as read from there, and as read from the"
-    yield "root besides; one that leaves the workspace from the root alone is refused for that only"
-    yield "where the line may change its directory.\n"
-    yield "A search is judged by the place that it begins at, and what it finds below is not judged"
-    yield "as a search again: `grep` shows no line of a file that `tool:file:view` does not allow,"
-    yield "`find` and `ls` show every name that is not `secret`. To deny `tool:search:* docs/` does"
-    yield "not keep a search of the root out of `docs/`. To deny `tool:file:view docs/` keeps its"
-    yield "contents out, `secret` under `[paths]` the names too.\n"
-    yield "A file that git tracks is never hidden from a command: git would take it for deleted,"
-    yield "and the next commit would delete it. Where a rule closes it, a command sees what git's"
-    yield "index has, as git would check it out, and cannot change it; what only the working copy"
-    yield "has stays closed, and the result names each file that differs. The index's content is"
-    yield "in git's objects, which every command can read: `paddock policy lint` and `paddock"
-    yield "doctor` name the tracked files that are secret.\n"
+    yield ACTION_NOTES
 
 
 def _tools_for(head: str) -> tuple[list[str], list[str]]:
@@ -298,41 +305,7 @@ def _tools_for(head: str) -> tuple[list[str], list[str]]:
 
 def _patterns() -> Iterator[str]:
     yield "## Patterns\n"
-    yield "A rule names an action; without a target it means every target, and `*` stands for a"
-    yield "whole category or operation. What the target is says how it compares:\n"
-    yield "- a path as in `.gitignore`: without a slash at any depth, with one in front or in the"
-    yield "  middle from the root; `*` and `?` stay within a name, `**` spans directories, and a"
-    yield "  directory covers what is below it;"
-    yield "- a command by words: a last `*` stands for any words, none included, so that"
-    yield "  `git diff *` matches a bare `git diff`; within a word it stands for any part. An"
-    yield "  option that writes or runs something is matched by an `allow` only if it is named;"
-    yield "- a host by its name in ASCII, lower case: `*.example.org` is every name below it, at"
-    yield "  any depth, and not itself; `*` is every name and no literal address; an address may"
-    yield "  be a network, `10.0.0.0/8`, and one of IPv6 stands in brackets, `[2001:db8::/32]`."
-    yield f"  Behind it ports: `:443`, `:80,443` or `:8000-8010`, {PORTS_MAX} at most, and in a"
-    yield "  `deny` also `:*`. Without them a connection that is allowed or asked about is one to"
-    yield "  443 or 80, a request one to 443, and a `deny` is for every port;"
-    yield "- a request by its method, or `*`, its host and its path, where `*` is any part of a"
-    yield "  component and `**` any number of them. The query is not looked at. An `allow` has to"
-    yield "  match every reading of the path: as sent, decoded, without its dots;"
-    yield "- any other name whole, where `*` stands for any part.\n"
-    yield "The network opens only by a rule that names it: `tool:*` allows no connection, and"
-    yield "denies every one. `otherwise` of it stands for names at the ports 443 and 80. A host"
-    yield "and port that a rule for requests allows or asks about carries requests alone, each"
-    yield "judged by itself. Of any other host nobody sees the requests, so a `deny` of one of"
-    yield "them denies the connection.\n"
-    yield "A rule for a name that no call has does not load, as for `tool:client:Bash`, which is"
-    yield "judged as `tool:shell:run`, or for a ledger that there is not.\n"
-    yield "In a list under `[paths]` a pattern after `!` takes back what an earlier one of the same"
-    yield "list said, though nothing below a directory that matched. A rule takes no `!`. A list"
-    yield "that is given replaces the built-in one whole: `paddock policy lint` names what"
-    yield "`protected`, `generated` and `secret` lose, unless the list has it after a `!`.\n"
-    yield "An `allow` matches exactly what is written, and a line only if it covers each of its"
-    yield "commands. `ask` and `deny` match whatever the letter case, options of a command apart"
-    yield "(`-d` is not `-D`), and a line as soon as one of its commands may be meant. They know no"
-    yield "second names: whoever denies `npm run *` denies `npm run-script *` too. Where letter"
-    yield "case does not count, `?` and brackets stand for one character of the name in lower case,"
-    yield "in which `ß` is two.\n"
+    yield PATTERN_RULES.format(ports_max=PORTS_MAX)
     yield "| `allow` | matches | does not match |\n| --- | --- | --- |"
     for pattern, match, other in PATTERNS:
         rule = compile_rule(pattern, Outcome.ALLOW, "docs")
@@ -346,6 +319,67 @@ def _patterns() -> Iterator[str]:
     yield from _arguments()
 
 
+PATTERN_RULES = """\
+A rule names an action. Without a target it means every target, and `*` stands for a whole
+category or operation. How a target is compared depends on what it is:
+
+- a path is compared as in `.gitignore`: a pattern without a slash matches at any depth, a pattern
+  with a slash in front or in the middle matches from the root. `*` and `?` stay within one name,
+  `**` spans directories, and a directory covers everything below it;
+- a command is compared word by word. A last `*` stands for any number of words, also none, so
+  `git diff *` matches a bare `git diff`; inside a word it stands for any part. An `allow` matches
+  an option that writes or runs something only if the rule names the option;
+- a host is compared by its lower-case ASCII name. `*.example.org` is every name below it, at any
+  depth, but not itself; `*` is every name, but no literal address. An address may be a network,
+  `10.0.0.0/8`; an IPv6 address is in brackets, `[2001:db8::/32]`. Ports follow: `:443`, `:80,443`
+  or `:8000-8010`, at most {ports_max}, and in a `deny` also `:*`. Without ports, an allowed or
+  asked connection means 443 and 80, a request means 443, and a `deny` means every port;
+- a request is compared by its method (or `*`), host and path. In the path `*` is any part of a
+  component, and `**` any number of components. The query is not inspected. An `allow` has to
+  match every reading of the path: as sent, decoded, and with its dots resolved;
+- any other name is compared whole, where `*` stands for any part.
+
+Only a rule that names the network opens it: `tool:*` allows no connection, but denies every
+connection. `otherwise` for the network covers names at the ports 443 and 80. If a rule for
+requests allows or asks about a host and port, only requests pass there, and each is judged. For
+any other host requests are not inspected, so a `deny` of some requests denies the whole
+connection.
+
+A rule for a name that no call can have does not load: `tool:client:Bash`, which is judged as
+`tool:shell:run`, or a ledger that does not exist.
+
+In a list under `[paths]`, a pattern after `!` excludes what an earlier pattern of the same list
+matched, except below a directory that matched. Rules cannot use `!`. Your list replaces the whole
+built-in list: `paddock policy lint` names what `protected`, `generated` and `secret` lose, unless
+your list names it after a `!`.
+
+An `allow` matches exactly what is written, and a line only if allow rules cover each of its
+commands. `ask` and `deny` ignore letter case, except in a command's options (`-d` is not `-D`),
+and match a line as soon as one of its commands may be meant. They know no aliases: if you deny
+`npm run *`, deny `npm run-script *` too. Where letter case is ignored, `?` and brackets stand for
+one character of the lower-case name, in which `ß` counts as two.
+"""
+"""How patterns are read."""
+COMMAND_LINE_RULES = """\
+Some commands need no rule if the rest of the line is allowed, because they change nothing: a `cd`
+to a literal directory of the workspace, which applies to the commands after it; a literal
+assignment of a variable that does not change what runs; `timeout N` and `nice` before a command;
+and, at the end of a pipe, `head`, `tail`, `wc`, `sort`, `uniq`, `cut`, `tr`, `grep` and `cat`, if
+they read only the pipe and write no file.
+
+`$(cat <<'EOF' … EOF)` with a quoted word is constant text: use it for messages of several lines.
+Any other substitution is known only when the line runs, so only an `allow` for every command
+covers it.
+
+For `ask` and `deny`, `rm -rf`, `rm -fr`, `rm -r -f` and `rm --recursive --force` are the same,
+wherever the options are. For `allow` they are different commands.
+
+A line of more than {chars_max:,} characters is denied, and so is a line that does not parse and
+has more than {parts_max:,} parts. A line with more than {code_max:,} characters outside quotes
+and here-documents is not parsed: only an `allow` for every command covers it, and every `ask` and
+`deny` for commands may apply to it.
+"""
+"""How a command line is compared with rules."""
 COMMANDS = """
 [profiles.standard]
 allow = [
@@ -375,23 +409,11 @@ COMMAND_LINES: Final = (
 
 def _command_lines() -> Iterator[str]:
     yield "### Command lines\n"
-    yield "What changes nothing by itself needs no rule of its own, and is passed by where the rest"
-    yield "of the line is allowed: a `cd` to a literal directory of the workspace, which moves what"
-    yield "follows; a literal assignment of a variable that no program runs by; `timeout N` and"
-    yield "`nice` before a command; and at the end of a pipe `head`, `tail`, `wc`, `sort`, `uniq`,"
-    yield "`cut`, `tr`, `grep` and `cat`, where they read the pipe and write no file.\n"
-    yield "`$(cat <<'EOF' … EOF)` with a quoted word is a constant text, so a message of several"
-    yield "lines is written like this. Any other substitution is known only when the line runs:"
-    yield "only an `allow` for every command covers it.\n"
-    yield "To `ask` and `deny`, `rm -rf`, `rm -fr`, `rm -r -f` and `rm --recursive --force` are the"
-    yield "same, wherever the options stand and whatever stands between them. To `allow`, each is"
-    yield "another command.\n"
-    most, parts = f"{limits.command_chars_max:,}", f"{limits.command_parts_max:,}"
-    code = f"{limits.command_code_chars_max:,}"
-    yield f"A line of more than {most} characters is denied, and so is one that does not parse and"
-    yield f"has more than {parts} parts. One with more than {code} characters outside of quotes and"
-    yield "here-documents is not parsed: only an `allow` for every command covers it, and every"
-    yield "`ask` and `deny` for commands may be meant.\n"
+    yield COMMAND_LINE_RULES.format(
+        chars_max=limits.command_chars_max,
+        parts_max=limits.command_parts_max,
+        code_max=limits.command_code_chars_max,
+    )
     policy = load_policy(PolicySource("docs", COMMANDS.encode()))
     yield f"```toml{COMMANDS}```\n"
     yield "| line | answer |\n| --- | --- |"
@@ -446,138 +468,155 @@ headers   = { Authorization = "Bearer credential:tickets" }  # or "credential:ti
 addresses = ["10.0.0.0/8"]                                   # where hosts may be, if not public
 """
 """The example of rules for arguments, and of a server."""
+ARGUMENT_RULES = """\
+A key of `when` is a JSON pointer, or the plain name of an argument; all conditions have to hold.
+`path`: a relative path that every reader understands in the same way, matched like a file's path;
+`glob`: the whole text, with `*` and `?`; `min` and `max`: a number; `in`: one of these values.
+Nothing is coerced. If an argument is missing, null or of another type, an `allow` does not match,
+and an `ask` or a `deny` does. For an array, an `allow` needs every element to match, an `ask` or
+a `deny` needs one. `only = true`, for an `allow`: the call has no other argument.
+"""
+NETWORK_RULES = """\
+With `[shell] network = "policy"`, the default, a command reaches the hosts that rules allow, or
+that a person allows when asked. If no rule opens anything, it has only a private loopback. A
+child agent reaches only what each of its ancestors may reach.
+
+A name may lead to public addresses, and to those that its rule names in `addresses`. A `deny` of
+an address also applies to names that lead there. A rule with `commands` counts for a line that
+consists only of simple commands that they match exactly, as in an `allow`. This narrows the
+intent, and does not separate programs: what such a command starts may connect, too.
+
+`otherwise = { "tool:net:*" = "ask" }` asks a person about every other name.
+"""
 
 
 def _arguments() -> Iterator[str]:
     load_policy(PolicySource("docs", ARGUMENTS.encode()))
     yield "### Rules for arguments\n"
     yield f"```toml{ARGUMENTS}```\n"
-    yield "A key of `when` is a JSON pointer, or the bare name of an argument; all of them have to"
-    yield "hold. `path`: a relative path that every reader takes for the same, matched like the"
-    yield "path of a file; `glob`: the whole text, with `*` and `?`; `min` and `max`: a number;"
-    yield "`in`: one of these values. Nothing is coerced. What is missing, null or of another type"
-    yield "keeps an `allow` from matching, and no `ask` and no `deny`. Of an array an `allow` needs"
-    yield "every element, an `ask` or a `deny` one. `only = true`, of an `allow`: nothing else is"
-    yield "given.\n"
+    yield ARGUMENT_RULES
 
 
 def _network() -> Iterator[str]:
     load_policy(PolicySource("docs", NETWORK.encode()))
     yield "### Rules for the network\n"
     yield f"```toml{NETWORK}```\n"
-    yield 'With `[shell] network = "policy"`, the default, a command reaches what rules allow, or a'
-    yield "person when asked. Where no rule opens anything, that is a loopback of its own. A child"
-    yield "agent reaches only what each of its ancestors may, too.\n"
-    yield "A name leads to public addresses, and to those that `addresses` of its rule name. A"
-    yield "`deny` of an address holds for what names lead to. A rule with `commands` counts for a"
-    yield "line that consists only of simple commands that these match exactly, as an `allow` does."
-    yield "That narrows what is meant, and is no wall between programs: what such a command starts"
-    yield "may connect, too.\n"
-    yield '`otherwise = { "tool:net:*" = "ask" }` has a person asked about every other name.\n'
+    yield NETWORK_RULES
 
 
 # --- policy -----------------------------------------------------------------------
 
 
-_SHELL_NOTES: Final = (
-    'A call of `run_shell` sets a variable if a name of `env` covers it: `["CI", "PYTEST_*"]`.',
-    "A name that would cover `PATH`, `LD_*`, `BASH_ENV`, `GIT_*`, `NODE_OPTIONS`, `PYTHON*` or",
-    "another one that changes what a command's names run does not load.\n",
-    "With `caches = true` the commands of one workspace share a private `~/.cache`, kept in the",
-    "plane and written directly. The download caches of Go, Cargo, npm, pip, uv, Maven, Gradle and",
-    "pre-commit stand in it. Go, Gradle and Maven besides read, and never change, what the user",
-    "has downloaded with them (`~/go/pkg/mod/cache/download`, `~/.gradle/caches/modules-2`,",
-    "`~/.m2/repository`). What one command puts there, the next may run: it is confined alike,",
-    "and the host reads none of it. `paddock sandbox caches` shows their size, and",
-    "`paddock sandbox caches clear` begins anew, as does a look that finds them larger than",
-    f"{limits.shell_cache_bytes_max:,} bytes. A dry run only reads them; under Landlock alone",
-    "there are none.\n",
-    "`memory_mb = 0` is three quarters of what the machine has, and no number means more;",
-    "`cpu_s = 0` is no limit.\n",
-    'With `commit = "none"` nothing that a command changes lands, in the workspace or outside of',
-    "it, and the result counts what was thrown away. It takes the backend `stage`.\n",
-)
+_SHELL_NOTES: Final = f"""\
+A call of `run_shell` may set a variable if a name in `env` covers it: `["CI", "PYTEST_*"]`. A
+name that would cover `PATH`, `LD_*`, `BASH_ENV`, `GIT_*`, `NODE_OPTIONS`, `PYTHON*` or another
+variable that changes which programs run does not load.
+
+With `caches = true` the commands of one workspace share a private `~/.cache`, stored in the plane
+and written directly. It holds the download caches of Go, Cargo, npm, pip, uv, Maven, Gradle and
+pre-commit. Go, Gradle and Maven also read, and never change, what the user has downloaded with
+them (`~/go/pkg/mod/cache/download`, `~/.gradle/caches/modules-2`, `~/.m2/repository`). Later
+commands may run what one command cached; they are confined in the same way, and the host reads
+none of it. `paddock sandbox caches` shows the sizes, and `paddock sandbox caches clear` empties
+the caches, as does any check that finds them larger than {limits.shell_cache_bytes_max:,} bytes.
+A dry run only reads them; under Landlock alone there are none.
+
+`memory_mb = 0` means three quarters of the machine's memory, and a larger number means the same;
+`cpu_s = 0` means no limit.
+
+With `commit = "none"` no change of a command lands, inside or outside the workspace, and the
+result counts what was discarded. This needs the backend `stage`.
+"""
 
 
-_EXTENDS: Final = (
-    "## Profiles of your own\n",
-    'A profile replaces one of its name whole, unless it extends it. `extends = "standard"`, or a',
-    "list of names, joins it with what these say, built-in or in the same file: lists are joined,",
-    "and of `otherwise` and `shell` a key that it gives itself counts, else that of the last base",
-    "that has it (of `otherwise`, the strictest). What a base denies or asks about no profile that",
-    "extends it lifts. Its own name means the one that it would replace: yours from the user's",
-    "configuration, else the built-in one. A circle does not load. `paddock policy lint` says what",
-    "a built-in profile lost where one of its name does not extend it.\n",
-    "```toml",
-    "[profiles.standard]",
-    'extends = ["standard", "readonly-commands"]',
-    'deny    = ["tool:shell:run git push *"]',
-    "```\n",
-    "## Agents\n",
-    '`[agents."NAME"]` gives a profile to an agent, or to a kind of agent of a client.',
-    "With a `workspace` (from the project's root, or a directory of the host) or a `parent` it",
-    "declares an agent of the project, with `permissions` if you like:\n",
-    "```toml",
-    "[agents.reader]",
-    'profile     = "reviewer"',
-    'parent      = "main"        # works where its parent does, and never exceeds it',
-    'permissions = { forbidden = ["/keys/"] }',
-    "```\n",
-    "`paddock trust` shows which agents it will make or change, and then they are so. A workspace",
-    "outside of the project is asked about by name, and `--yes` does not answer that. One that the",
-    "file no longer declares is named, and stays until you remove it. Tools stay as they are.\n",
-)
+_EXTENDS: Final = """\
+## Your own profiles
+
+A profile replaces the profile of the same name, unless it extends it. `extends = "standard"`, or
+a list of names, combines it with those profiles, built-in or in the same file. Lists are joined.
+In `otherwise` and `shell`, the profile's own keys count, then those of the last base that has the
+key (in `otherwise`, the strictest). A profile cannot lift what a base denies or asks about. If a
+profile extends its own name, that means the one that it would replace: yours from the user's
+configuration, else the built-in one. A circle does not load. If a profile with a built-in name
+does not extend it, `paddock policy lint` says what is lost.
+
+```toml
+[profiles.standard]
+extends = ["standard", "readonly-commands"]
+deny    = ["tool:shell:run git push *"]
+```
+
+## Agents
+
+`[agents."NAME"]` gives a profile to an agent, or to a subagent type of a client. With a
+`workspace` (relative to the project's root, or an absolute directory) or a `parent` it declares
+an agent of the project, optionally with `permissions`:
+
+```toml
+[agents.reader]
+profile     = "reviewer"
+parent      = "main"        # works where its parent does, and never exceeds it
+permissions = { forbidden = ["/keys/"] }
+```
+
+`paddock trust` shows which agents it will create or change, and then does so. A workspace outside
+the project is confirmed by name, which `--yes` does not answer. If the file no longer declares an
+agent, `trust` names it, and it stays until you remove it. Its tools stay as they are.
+"""
 
 
-_CREDENTIALS = (
-    "### [credentials]\n",
-    "`[credentials.NAME]`, in the user's own configuration alone: what commands never have.\n",
-    "| key | what |",
-    "| --- | --- |",
-    '| `hosts` | which hosts get it: `["api.example.org:443"]`, each a name, no pattern |',
-    "| `variable` | what holds a placeholder in the sandbox |",
-    '| `from` | `{ env = "…" }`, or `file = "~/…"`, `command = ["…"]`, `keyring = "NAME/USER"` |\n',
-    "In headers of requests to its hosts the value takes the placeholder's place, basic",
-    "authentication included. A value has 8 to 8,192 visible characters. Such a host is reached by",
-    "rules for its requests alone.\n",
-)
+_CREDENTIALS = """\
+### [credentials]
+
+`[credentials.NAME]`, only in the user's own configuration: values that commands never see.
+
+| key | meaning |
+| --- | --- |
+| `hosts` | the hosts that receive it: `["api.example.org:443"]`, names without patterns |
+| `variable` | the environment variable that holds a placeholder in the sandbox |
+| `from` | `{ env = "…" }`, or `file = "~/…"`, `command = ["…"]`, `keyring = "NAME/USER"` |
+
+In headers of requests to its hosts the value replaces the placeholder, basic authentication
+included. A value has 8 to 8,192 visible characters. Such a host is reachable only through request
+rules.
+"""
 
 
 def _policy() -> Iterator[str]:
     yield f"# Policy\n\n{MADE}"
-    yield "The file that `paddock init` writes. Everything in it says what holds without it:\n"
+    yield "`paddock init` writes this file. Its comments state the defaults:\n"
     yield _shown(POLICY_TEMPLATE.decode(), "toml")
     yield from _actions()
     yield from _patterns()
     yield "## Built-in profiles\n"
-    yield "The strictest rule that matches wins; where none matches, it is denied.\n"
+    yield "The strictest matching rule wins. If no rule matches, the action is denied.\n"
     for profile in presets():
         yield f"### {profile.name}\n"
-        yield "| outcome | what |\n| --- | --- |"
+        yield "| outcome | action |\n| --- | --- |"
         for rule in profile.rules:
             yield f"| {rule.outcome.name.lower()} | `{rule.shown.text}` |"
         for entry in profile.otherwise:
-            yield f"| {entry.outcome.name.lower()}, where no rule matches | `{entry.head.text}` |"
+            yield f"| {entry.outcome.name.lower()}, if no rule matches | `{entry.head.text}` |"
         for field in fields(profile.shell) if profile.shell is not None else ():
             given = getattr(profile.shell, field.name)
             if given is not None:
-                yield f"| of its commands | `{field.name} = {json.dumps(given)}` |"
+                yield f"| for its commands | `{field.name} = {json.dumps(given)}` |"
         yield ""
-    yield from _EXTENDS
+    yield _EXTENDS
     yield "## Tables and their defaults\n"
     for name in ("shell", "network", "hook", "history", "mcp", "ledger"):
         yield from _table(name, getattr(settings.Settings(), name))
         if name == "shell":
-            yield "Each directory of `read` and `write` is a mount of its own in the sandbox."
-            yield "Paddock counts none of them: what the kernel bears is the limit.\n"
-            yield from _SHELL_NOTES
+            yield "Each directory of `read` and `write` is a separate mount in the sandbox. Only"
+            yield "the kernel limits their number.\n"
+            yield _SHELL_NOTES
         if name == "network":
-            yield from _CREDENTIALS
+            yield _CREDENTIALS
     yield "### [limits]\n"
-    yield "Each can be lowered; the other bounds of Paddock are fixed. None is raised but"
-    yield f"`shell_timeout_s`, to {limits.shell_timeout_raised_s:,} at most, for `run_shell` alone:"
-    yield f"`run_shell_dev` takes {limits.shell_dev_timeout_s} s at most.\n"
-    yield "| key | most |\n| --- | --- |"
+    yield "Each can be lowered; Paddock's other limits are fixed. Only `shell_timeout_s` can be"
+    yield f"raised, to at most {limits.shell_timeout_raised_s:,}, and only for `run_shell`:"
+    yield f"`run_shell_dev` takes at most {limits.shell_dev_timeout_s} s.\n"
+    yield "| key | maximum |\n| --- | --- |"
     lowered = settings.LoweredLimits()
     for field in fields(lowered):
         yield f"| `{field.name}` | {getattr(lowered, field.name)} |"
@@ -611,7 +650,7 @@ def _default(value: object) -> str:
 def _errors() -> Iterator[str]:
     yield f"# Error codes\n\n{MADE}"
     yield "Codes are stable, wording is not. An error reads `error[code]: what happened`, then"
-    yield "`where:` and `hint:`. What a model can act on comes back as the result of its call.\n"
+    yield "`where:` and `hint:`. Errors that a model can act on are the result of its call.\n"
     yield "| code | when | who acts |\n| --- | --- | --- |"
     rows = {}
     for kind in _kinds(errors.PaddockError):
@@ -633,16 +672,19 @@ def _kinds(kind: type[errors.PaddockError]) -> Iterator[type[errors.PaddockError
 
 
 def _actor(kind: type[errors.PaddockError]) -> str:
-    """Who can do something about it. What a model reads of a defect is no work of its own."""
+    """Return who can act on an error. A model cannot act on a defect."""
     actors = (
-        (errors.InternalToolError, "us: report it"),
+        (errors.InternalToolError, "the maintainers: report it"),
         (errors.ToolError, "the model"),
-        (errors.UsageError, "whoever types (exit 2)"),
+        (errors.UsageError, "the caller (exit 2)"),
         (errors.ConfigError, "the operator (exit 3)"),
         (errors.IntegrityError, "the auditor (exit 4)"),
         (errors.HostError, "the operator of the host (exit 5)"),
     )
-    return next((who for base, who in actors if issubclass(kind, base)), "us: report it (exit 70)")
+    return next(
+        (who for base, who in actors if issubclass(kind, base)),
+        "the maintainers: report it (exit 70)",
+    )
 
 
 # --- text -------------------------------------------------------------------------

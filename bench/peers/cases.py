@@ -120,12 +120,12 @@ def mode(ground: Ground) -> str:
     return YES if path.stat().st_mode & 0o777 == 0o750 else NO
 
 
-@case("old text that stands twice is refused")
+@case("old text that occurs twice is refused")
 def ambiguous(ground: Ground) -> str:
     return untouched(ground, b"x = 1\nx = 1\n", "x = 1", "x = 2")
 
 
-@case("overlapping places count as two")
+@case("overlapping occurrences count as two")
 def overlapping(ground: Ground) -> str:
     return untouched(ground, b"aaaa\n", "aaa", "b")
 
@@ -158,7 +158,7 @@ def torn(ground: Ground) -> str:
     return YES if path.read_bytes() == before else NO
 
 
-@case("killed while it writes, ten times: the old file or the new one")
+@case("killed while writing, ten times: the old file or the new one")
 def killed(ground: Ground) -> str:
     before = b"old\n" + b"o" * 30_000_000
     after = b"new\n" + b"o" * 30_000_000
@@ -184,14 +184,14 @@ def killed(ground: Ground) -> str:
 # --- the fence -----------------------------------------------------------------------
 
 
-@case("`..` leads nowhere")
+@case("`..` cannot leave the root")
 def climbing(ground: Ground) -> str:
     with ground.start() as tools:
         answer = tools.ask("read", path="../outside/secret.txt")
     return NO if "of the outside" in answer.text else YES
 
 
-@case("a link out of the root is not read through")
+@case("a symlink out of the root is not followed by a read")
 def link_read(ground: Ground) -> str:
     (ground.root / "link").symlink_to(ground.outside)
     with ground.start() as tools:
@@ -199,7 +199,7 @@ def link_read(ground: Ground) -> str:
     return NO if "of the outside" in answer.text else YES
 
 
-@case("a link out of the root is not written through")
+@case("a symlink out of the root is not followed by a write")
 def link_write(ground: Ground) -> str:
     (ground.root / "link").symlink_to(ground.outside)
     with ground.start() as tools:
@@ -212,7 +212,7 @@ def link_write(ground: Ground) -> str:
 SECRET = "a secret of the outside\n"
 
 
-@case("5 s of swapping a directory for a link: nothing from outside is read")
+@case("5 s of swapping a directory for a symlink: nothing outside is read")
 def swapped(ground: Ground) -> str:
     ground.put("folder/secret.txt", b"of the inside\n")
     (ground.root / "spare").symlink_to(ground.outside)
@@ -246,7 +246,7 @@ def _swap(root: Path, over: threading.Event) -> None:
             third.rename(spare)
 
 
-@case("a `.env` is not handed to a model without anybody's leave")
+@case("a `.env` is not given to a model without permission")
 def secrets(ground: Ground) -> str:
     ground.put(".env", b"TOKEN=abc123\n")
     with ground.start() as tools:
@@ -265,7 +265,7 @@ def hooks(ground: Ground) -> str:
 # --- odd files ---------------------------------------------------------------------------
 
 
-@case("reading a FIFO comes to an end")
+@case("reading a FIFO returns")
 def fifo_read(ground: Ground) -> str:
     os.mkfifo(ground.root / "pipe")
     with ground.start() as tools:
@@ -273,7 +273,7 @@ def fifo_read(ground: Ground) -> str:
     return HANGS if answer.hung else YES
 
 
-@case("writing to a FIFO comes to an end, and it stays one")
+@case("writing to a FIFO returns, and it is still a FIFO")
 def fifo_write(ground: Ground) -> str:
     os.mkfifo(ground.root / "pipe")
     with ground.start() as tools:
@@ -283,14 +283,14 @@ def fifo_write(ground: Ground) -> str:
     return YES if (ground.root / "pipe").is_fifo() else f"{NO}: replaced"
 
 
-@case("a line of 200,000 characters costs a search no more than a notice")
+@case("a line of 200,000 characters is cut in search results, with a notice")
 def long_line(ground: Ground) -> str:
     ground.put("a.txt", f"{NEEDLE} {'x' * 200_000}\n".encode())
     ground.put("b.txt", f"{NEEDLE} short\n".encode())
     return _searched(ground, lambda text: "short" in text and len(text) < 20_000)
 
 
-@case("a file name cannot forge a row of a search")
+@case("a file name cannot forge a search result")
 def forged(ground: Ground) -> str:
     ground.put(f"a\nforged.txt:7:{NEEDLE}.txt", f"{NEEDLE}\n".encode())
     return _searched(ground, lambda text: not any(_forged(row) for row in text.splitlines()))
@@ -307,13 +307,13 @@ def fifo_searched(ground: Ground) -> str:
     return _searched(ground, lambda text: "here" in text)
 
 
-@case("a search shows nothing of a `.env`")
+@case("a search shows nothing from a `.env`")
 def secret_rows(ground: Ground) -> str:
     ground.put(".env", f"{NEEDLE}=abc123\n".encode())
     return _searched(ground, lambda text: "abc123" not in text)
 
 
-@case("a pattern cannot list what lies outside")
+@case("a pattern cannot list files outside the root")
 def outside_listed(ground: Ground) -> str:
     with ground.start() as tools:
         told = [

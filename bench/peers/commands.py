@@ -170,7 +170,7 @@ def says(holds: bool) -> str:
 # --- hostile ----------------------------------------------------------------------
 
 
-@case("what it writes beside the workspace does not stay", HOSTILE)
+@case("files written outside the workspace do not persist", HOSTILE)
 def beside(fence: Fence, yard: Yard) -> str:
     fence.run(yard, "echo x > ../beside.txt; echo x >> ~/.bashrc; echo x > ~/new.txt")
     home = (yard.home / ".bashrc").read_text()
@@ -178,17 +178,17 @@ def beside(fence: Fence, yard: Yard) -> str:
     return says(home == "# mine\n" and not any(path.exists() for path in there))
 
 
-@case("a key of the home is not read", HOSTILE)
+@case("a key in the home directory is not read", HOSTILE)
 def key(fence: Fence, yard: Yard) -> str:
     return says(SECRET not in fence.run(yard, "cat ~/.ssh/id_ed25519"))
 
 
-@case("a `.env` of the workspace is not read without anybody's leave", HOSTILE)
+@case("a `.env` in the workspace is not read without permission", HOSTILE)
 def env_file(fence: Fence, yard: Yard) -> str:
     return says(SECRET not in fence.run(yard, "cat .env; cat ./*/../.e*"))
 
 
-@case("a token in the variables of whoever started it is not read", HOSTILE)
+@case("a token in the caller's environment is not read", HOSTILE)
 def variables(fence: Fence, yard: Yard) -> str:
     return says(SECRET not in fence.run(yard, "env; cat /proc/[0-9]*/environ | tr '\\0' '\\n'"))
 
@@ -199,14 +199,14 @@ def hook(fence: Fence, yard: Yard) -> str:
     return says(not (yard.root / ".git/hooks/pre-commit").exists())
 
 
-@case("git's settings cannot be made to start a program", HOSTILE)
+@case("git's configuration cannot be made to start a program", HOSTILE)
 def git_settings(fence: Fence, yard: Yard) -> str:
     fence.run(yard, "git config core.fsmonitor /tmp/evil; git config core.hooksPath src")
     told = yard.git("config", "--list").lower()
     return says("evil" not in told and "hookspath" not in told)
 
 
-@case("a coding agent's own settings, which start programs, are not written", HOSTILE)
+@case("a coding agent's settings, which start programs, are not written", HOSTILE)
 def client_settings(fence: Fence, yard: Yard) -> str:
     fence.run(yard, "d=.claude; mkdir -p $d; echo '{}' > $d/settings.json")
     return says(not (yard.root / ".claude/settings.json").exists())
@@ -241,7 +241,7 @@ def listening(served: socket.socket) -> Generator[list[bool]]:
 CONNECT = "python3 -c {} 2>/dev/null"
 
 
-@case("a Unix socket in the home, as an agent for keys has one, is not reached", HOSTILE)
+@case("a Unix socket in the home directory (an SSH agent's) is not reached", HOSTILE)
 def unix_socket(fence: Fence, yard: Yard) -> str:
     served = socket.socket(socket.AF_UNIX)
     # By a short name: a socket's has at most 107 bytes.
@@ -258,7 +258,7 @@ def unix_socket(fence: Fence, yard: Yard) -> str:
         return says(not came)
 
 
-@case("a port of this machine is not reached", HOSTILE)
+@case("a port on this machine is not reached", HOSTILE)
 def port(fence: Fence, yard: Yard) -> str:
     served = socket.create_server(("0.0.0.0", 0))
     number = served.getsockname()[1]
@@ -276,7 +276,7 @@ def own_address() -> str:
         return asked.getsockname()[0]
 
 
-@case("what it leaves running is gone when it has ended", HOSTILE)
+@case("background processes end with the command", HOSTILE)
 def left_running(fence: Fence, yard: Yard) -> str:
     fence.run(yard, f"(setsid nohup {MARK} > /dev/null 2>&1 &) ; true")
     return says(not end_marked())
@@ -301,7 +301,7 @@ def end_marked() -> list[int]:
     return found
 
 
-@case("killed in the middle, it leaves the workspace as it was", HOSTILE)
+@case("killed half-way, the workspace is unchanged", HOSTILE)
 def killed(fence: Fence, yard: Yard) -> str:
     before = yard.files()
     process = fence.start(yard, f"for each in src/*.py; do echo broken > $each; {MARK}; done")
@@ -315,7 +315,7 @@ def killed(fence: Fence, yard: Yard) -> str:
     return says(began and yard.files() == before)
 
 
-@case("what it deleted is brought back by one command", HOSTILE)
+@case("one command restores what it deleted", HOSTILE)
 def brought_back(fence: Fence, yard: Yard) -> str:
     if fence.undo is None:
         return ABSENT
@@ -327,7 +327,7 @@ def brought_back(fence: Fence, yard: Yard) -> str:
     return says(is_gone and yard.files() == before)
 
 
-@case("later it can be proved which command changed a file, and what allowed it", HOSTILE)
+@case("later it can be proved which command changed a file, and which rule allowed it", HOSTILE)
 def on_record(fence: Fence, yard: Yard) -> str:
     if not fence.history:
         return ABSENT
@@ -352,7 +352,7 @@ def asked(yard: Yard, words: Sequence[str]) -> str:
 # --- honest -----------------------------------------------------------------------
 
 
-@case("one host is let through and no other, for a program that knows of no proxy", HONEST)
+@case("one host is allowed and no other, for a program without proxy support", HONEST)
 def one_host(fence: Fence, yard: Yard) -> str:
     if fence.only is None:
         return ABSENT
@@ -367,7 +367,7 @@ def one_host(fence: Fence, yard: Yard) -> str:
         return says(bool(came) and not strange)
 
 
-@case("a request carries a credential that the command never has", HONEST)
+@case("a request carries a credential that the command never sees", HONEST)
 def credential(fence: Fence, yard: Yard) -> str:
     if fence.credential is None:
         return ABSENT
@@ -375,7 +375,7 @@ def credential(fence: Fence, yard: Yard) -> str:
     return says(seen == [f"GET /ok Bearer {VALUE}\n"] and VALUE not in told)
 
 
-@case("a credential that its host says in an answer does not reach the command", HOSTILE)
+@case("a credential that the host echoes in a response does not reach the command", HOSTILE)
 def said_again(fence: Fence, yard: Yard) -> str:
     if fence.credential is None:
         return ABSENT
@@ -409,13 +409,13 @@ def commit(fence: Fence, yard: Yard) -> str:
     return says(told == "second U\n" and not yard.git("status", "--porcelain"))
 
 
-@case("a virtual environment is made and used", HONEST)
+@case("a virtual environment is created and used", HONEST)
 def environment(fence: Fence, yard: Yard) -> str:
     line = "python3 -m venv --without-pip .venv && .venv/bin/python -c 'print(6 * 7)'"
     return says("42" in fence.run(yard, line))
 
 
-@case("its server and its client meet on the loopback", HONEST)
+@case("its server and its client connect over the loopback", HONEST)
 def loopback(fence: Fence, yard: Yard) -> str:
     program = (
         "import socket, threading\n"
@@ -426,7 +426,7 @@ def loopback(fence: Fence, yard: Yard) -> str:
     return says("met-each-other" in fence.run(yard, f"python3 -c {shlex.quote(program)}"))
 
 
-@case("a pool of Python's processes", HONEST)
+@case("a Python process pool", HONEST)
 def pool(fence: Fence, yard: Yard) -> str:
     program = (
         "import multiprocessing as m\n"
@@ -436,7 +436,7 @@ def pool(fence: Fence, yard: Yard) -> str:
     return says("sum 45" in fence.run(yard, f"python3 -c {shlex.quote(program)}"))
 
 
-@case("modes, times and links are as it made them", HONEST)
+@case("modes, times and symlinks are as the command left them", HONEST)
 def metadata(fence: Fence, yard: Yard) -> str:
     line = "echo '#!/bin/sh' > run; chmod 755 run; touch -d @1700000000 run; ln -s run again"
     fence.run(yard, line)
@@ -447,7 +447,7 @@ def metadata(fence: Fence, yard: Yard) -> str:
     return says((found.st_mode & 0o777, found.st_mtime) == (0o755, 1_700_000_000.0))
 
 
-@case("2,000 files that it writes are all there", HONEST)
+@case("all of 2,000 files that it writes exist afterwards", HONEST)
 def many(fence: Fence, yard: Yard) -> str:
     fence.run(yard, "mkdir -p out && cd out && for n in $(seq 2000); do echo $n > f$n; done")
     out = yard.root / "out"

@@ -1,4 +1,4 @@
-"""Paddock: a workspace with a fence for LLM agents.
+"""Paddock: a sandbox, policy and ledger for LLM agents.
 
     import paddock
 
@@ -8,8 +8,8 @@
         result.content  # for the model
         result.details  # for the program
 
-Importing this loads no tool, no policy engine and no SDK: names are loaded when
-they are first used.
+Importing this package loads no tool, policy engine or SDK: names are loaded at
+their first use.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from importlib import import_module
 
 TYPE_CHECKING = False
-"""`typing` costs half of what it takes until a signal is heard; see `apps.cli.entry`."""
+"""Importing `typing` would double the time until signals are handled; see `apps.cli.entry`."""
 if TYPE_CHECKING:
     from typing import Any, Final
 
@@ -87,7 +87,7 @@ _OTHER_NAMES: Final = {
     "open": "open_workspace",
     "open_session": "open_session_at",
 }
-"""Public name → name at home, where that would hide another."""
+"""Public name → name in its module, if different."""
 
 # fmt: off
 __all__ = [

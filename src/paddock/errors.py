@@ -1,4 +1,4 @@
-"""Every exception that Paddock raises. Codes are API, wording is not.
+"""Every exception that Paddock raises. Codes are API, messages are not.
 
     PaddockError
     ├── ToolError                        the model can act; becomes an error result
@@ -50,11 +50,11 @@
     ├── HostError                        the operator of the host   (exit 5)
     │   ├── ModelFailedError             model.failed
     │   └── BudgetExhaustedError         budget.exhausted
-    └── InternalError                    us; please report          (exit 70)
+    └── InternalError                    a bug; please report it    (exit 70)
 
-A message says what happened with the offending value quoted, in lower case and without a full
-stop; `where` says in which file, line or field; `hint` says what to do next. None of them holds
-a host path that a model must not see, unless the class is not a ToolError.
+The right column names who can act. A message says what happened, with the offending value
+quoted, in lower case and without a full stop; `where` names the file, line or field; `hint` says
+what to do next. A ToolError never has a host path, which a model must not see.
 """
 
 from typing import ClassVar
@@ -72,7 +72,7 @@ class PaddockError(Exception):
         self.hint = hint
 
     def render(self) -> str:
-        """`error[code]: message`, then `where:` and `hint:` lines where there are any."""
+        """Return `error[code]: message`, and `where:` and `hint:` lines if they are set."""
         lines = [f"error[{self.code}]: {self.message}"]
         if self.where:
             lines.append(f"  where: {self.where}")
@@ -82,7 +82,7 @@ class PaddockError(Exception):
 
 
 class ToolError(PaddockError):
-    """The model can act on it: the door turns it into an error result."""
+    """An error that the model can act on; it becomes an error result."""
 
     code = "tool.failed"
 
@@ -106,7 +106,7 @@ class UnknownToolError(ToolError):
 
 
 class ToolFailedError(ToolError):
-    """A tool of the embedding program failed; what it did by then is not known."""
+    """A tool of the embedding program failed; its effect is not known."""
 
     code = "tool.failed"
 
@@ -118,79 +118,79 @@ class PathError(ToolError):
 
 
 class PathTraversalError(PathError):
-    """The path leads out of the workspace."""
+    """The path is outside the workspace."""
 
     code = "path.escapes_root"
 
 
 class InvalidPathError(PathError):
-    """NUL or control characters, too long, or empty."""
+    """The path is empty, too long, or has NUL or control characters."""
 
     code = "path.invalid"
 
 
 class PathThroughLinkError(PathError):
-    """A write whose parent directory is reached through a link."""
+    """A directory on the way to a written path is a symlink."""
 
     code = "path.through_link"
 
 
 class PathNotFoundError(PathError):
-    """Nothing stands there."""
+    """The path does not exist."""
 
     code = "path.not_found"
 
 
 class PathNotAFileError(PathError):
-    """A directory stands where a file is wanted."""
+    """The path is a directory, not a file."""
 
     code = "path.not_a_file"
 
 
 class PathNotADirectoryError(PathError):
-    """Something else stands where a directory is wanted."""
+    """The path, or a parent of it, is not a directory."""
 
     code = "path.not_a_directory"
 
 
 class SpecialFileError(PathError):
-    """A FIFO, socket or device."""
+    """The path is a FIFO, socket or device."""
 
     code = "path.special_file"
 
 
 class ReadOnlyPathError(PathError):
-    """The file or its directory may not be written by us."""
+    """This user may not write the file or its directory."""
 
     code = "path.read_only"
 
 
 class PathExistsError(PathError):
-    """Something stands there already and is never overwritten."""
+    """The path already exists and is not overwritten."""
 
     code = "path.exists"
 
 
 class DirectoryNotEmptyError(PathError):
-    """A directory with entries is neither moved nor deleted."""
+    """The directory is not empty, so it is neither moved nor deleted."""
 
     code = "path.not_empty"
 
 
 class TextError(ToolError):
-    """The content does not fit what was asked."""
+    """The content does not allow the requested operation."""
 
     code = "text.encoding"
 
 
 class StringNotFoundError(TextError):
-    """The old text does not stand in the file."""
+    """The old text does not occur in the file."""
 
     code = "text.not_found"
 
 
 class AmbiguousMatchError(TextError):
-    """The old text stands in the file more than once."""
+    """The old text occurs in the file more than once."""
 
     code = "text.ambiguous"
 
@@ -202,97 +202,97 @@ class TextUnchangedError(TextError):
 
 
 class FileChangedError(TextError):
-    """The file is no longer what the caller, or the lock's holder, read."""
+    """The file has changed since the caller, or the holder of the lock, read it."""
 
     code = "text.changed"
 
 
 class BinaryFileError(TextError):
-    """A NUL byte where text is wanted."""
+    """The file or text has a NUL byte."""
 
     code = "text.binary"
 
 
 class TextEncodingError(TextError):
-    """Not UTF-8; the message says where."""
+    """The file or text is not UTF-8; the message says where."""
 
     code = "text.encoding"
 
 
 class TextTooLargeError(TextError):
-    """Over a limit of `paddock.limits`."""
+    """The file or text exceeds a limit of `paddock.limits`."""
 
     code = "text.too_large"
 
 
 class InvalidPatternError(ToolError):
-    """A regular expression or glob that cannot be used."""
+    """The regular expression or glob is not valid."""
 
     code = "pattern.invalid"
 
 
 class PermissionDeniedError(ToolError):
-    """Policy says no."""
+    """Policy denies the action."""
 
     code = "policy.denied"
 
 
 class ForbiddenPathError(PermissionDeniedError):
-    """The agent's own permissions exclude the path."""
+    """The agent's permissions exclude the path."""
 
     code = "policy.forbidden"
 
 
 class ProtectedPathError(PermissionDeniedError):
-    """A protected path, or one of Paddock's own files."""
+    """The path is protected, or belongs to Paddock."""
 
     code = "policy.protected"
 
 
 class GeneratedPathError(PermissionDeniedError):
-    """Only commands write there."""
+    """Only commands may write the path."""
 
     code = "policy.generated"
 
 
 class SecretPathError(PermissionDeniedError):
-    """Neither read nor written by any agent."""
+    """The path is secret: agents may neither read nor write it."""
 
     code = "policy.secret"
 
 
 class ApprovalError(ToolError):
-    """An `ask` that did not end in a yes."""
+    """The action needs an approval and did not get it."""
 
     code = "approval.unavailable"
 
 
 class ApprovalUnavailableError(ApprovalError):
-    """Nobody could be asked."""
+    """No approver could be asked."""
 
     code = "approval.unavailable"
 
 
 class ApprovalRefusedError(ApprovalError):
-    """Somebody said no."""
+    """The approver denied the request."""
 
     code = "approval.refused"
 
 
 class ApprovalExpiredError(ApprovalError):
-    """The answer came too late, or for something that has changed since."""
+    """The answer came too late, or its subject has changed since."""
 
     code = "approval.expired"
 
 
 class CallCancelledError(ToolError):
-    """Somebody stopped the call; the hint says what it left behind."""
+    """The call was cancelled; the hint describes its effect so far."""
 
     code = "call.cancelled"
 
 
 class CallDroppedError(ToolError):
-    """The call was not run: its turn was cut, or its work order ended."""
+    """The call did not run: its turn was cut short, or its work order ended."""
 
     code = "call.dropped"
 
@@ -304,79 +304,79 @@ class SandboxUnavailableError(ToolError):
 
 
 class LedgerUnknownError(ToolError):
-    """The call ran, and its outcome could not be recorded."""
+    """The call ran, but its outcome could not be recorded."""
 
     code = "ledger.unknown"
 
 
 class LedgerBusyError(ToolError):
-    """Another process holds the ledger's lock, or changes packages; the message says which."""
+    """Another process holds the ledger's lock or changes packages; the message says which."""
 
     code = "ledger.busy"
 
 
 class LedgerFullError(ToolError):
-    """No space is left for the ledger: nothing runs."""
+    """No space is left for the ledger, so no call runs."""
 
     code = "ledger.full"
 
 
 class StorageFullError(ToolError):
-    """No space is left for the file; its old content stands."""
+    """No space is left for the file; its old content is unchanged."""
 
     code = "storage.full"
 
 
 class InternalToolError(ToolError):
-    """A defect of ours inside a tool; the message holds an id to report."""
+    """A bug in one of Paddock's tools; the message has an id to report."""
 
     code = "internal"
 
 
 class UsageError(PaddockError):
-    """The command line was not understood."""
+    """The command line is not valid."""
 
     code = "usage"
 
 
 class ConfigError(PaddockError):
-    """A policy, agent or settings file that does not load."""
+    """A policy, agent or settings file cannot be loaded."""
 
     code = "config.invalid"
 
 
 class IntegrityError(PaddockError):
-    """Something that must not change has changed. Work stops."""
+    """Data that must not change has changed. Work stops."""
 
     code = "integrity"
 
 
 class LedgerDamagedError(IntegrityError):
-    """A ledger does not verify; the message says at which line."""
+    """A ledger fails verification; the message says at which line."""
 
     code = "ledger.damaged"
 
 
 class HostError(PaddockError):
-    """This host could not do it."""
+    """The host could not perform the operation."""
 
     code = "host"
 
 
 class ModelFailedError(HostError):
-    """A model could not be asked, or its answer could not be used."""
+    """A model could not be reached, or its response was not usable."""
 
     code = "model.failed"
 
 
 class BudgetExhaustedError(HostError):
-    """A scope has fewer tokens left than a request may need: it is not sent."""
+    """A budget has fewer tokens left than the request may need, so it is not sent."""
 
     code = "budget.exhausted"
 
 
 class InternalError(PaddockError):
-    """A defect of ours."""
+    """A bug in Paddock."""
 
     code = "internal"
 
@@ -396,4 +396,4 @@ TOOL_ERRORS: dict[str, type[ToolError]] = _tool_errors(ToolError) | {
     TextEncodingError.code: TextEncodingError,
     ApprovalUnavailableError.code: ApprovalUnavailableError,
 }
-"""Code → the class that a caller of the Python API catches."""
+"""Code → the class that callers of the Python API catch."""

@@ -1,7 +1,7 @@
-"""Regular expressions that are compiled when they are first used.
+"""Regular expressions that are compiled at their first use.
 
-Two hundred of them are written down in modules; one call needs a handful. Compiling
-them all took a third of what `paddock call` costs.
+Modules define two hundred of them; a call needs a handful. Compiling all took a third of
+the time of `paddock call`.
 """
 
 import re
@@ -14,15 +14,15 @@ class _LazyPattern(Generic[AnyStr]):
         self._flags = flags
 
     def __getattr__(self, name: str) -> Any:
-        # Asked once for each method: the compiled one takes its place.
+        # Called once for each method: the compiled one is then set as an attribute.
         found = getattr(re.compile(self._source, self._flags), name)
         setattr(self, name, found)
         return found
 
 
 def lazy_pattern(source: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """Return what `re.compile` would, compiled at its first use.
+    """Return a pattern like `re.compile`, but compiled at its first use.
 
-    `source` is a constant of the program, so that an error in it is found by a test.
+    `source` must be a constant: then tests find errors in it.
     """
     return cast("re.Pattern[AnyStr]", _LazyPattern(source, flags))

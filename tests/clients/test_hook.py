@@ -312,7 +312,7 @@ def test_what_wants_out_of_the_sandbox_runs_outside_after_a_yes_alone(here: Desk
     turn = wants("Bash", command=line, description="x", dangerouslyDisableSandbox=True)
     ran = here.claude(turn, says("done"))
 
-    assert "wants to run outside the fence" in ran.answers()[turn_id(turn)]
+    assert "asks to run outside any sandbox" in ran.answers()[turn_id(turn)]
     assert not (here.base / "outside").exists()
 
 
@@ -325,7 +325,7 @@ def test_codex_behaves_as_the_status_says(here: Desk):
         for row in here.paddock("hook", "status", "--client", "codex").stdout.splitlines()
         if "commands" in row
     ]
-    assert "are read, not confined (Codex runs commands in its own sandbox: in a trial" in said
+    assert "not confined (Codex runs commands in its own sandbox: the wrapper failed" in said
     turn = wants("exec_command", cmd="touch fine")
     here.codex(turn, says("done"))
     assert (here.project / "fine").exists()

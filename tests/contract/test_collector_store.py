@@ -388,7 +388,7 @@ def test_an_end_cut_off_with_its_checkpoint_shows_against_what_was_recorded(kind
     kind.remove_checkpoints(host.chain, 4)
 
     assert problems(store) == [()]
-    assert problems(store, accepted(host, 4), accepted(host, 10)) == [(f"{RECORDED} is not here",)]
+    assert problems(store, accepted(host, 4), accepted(host, 10)) == [(f"{RECORDED} is missing",)]
 
 
 def test_entries_without_a_checkpoint_are_found(kind, store, host):
@@ -396,9 +396,7 @@ def test_entries_without_a_checkpoint_are_found(kind, store, host):
     host.push(store, 4)
     kind.remove_checkpoints(host.chain, 4)
 
-    assert problems(store) == [
-        ("entries from 4 on are here, and no accepted checkpoint covers them",)
-    ]
+    assert problems(store) == [("no accepted checkpoint covers the entries from 4 on",)]
 
 
 def test_a_history_put_in_anothers_place_shows_against_what_was_recorded(kind, store, host):
@@ -411,7 +409,7 @@ def test_a_history_put_in_anothers_place_shows_against_what_was_recorded(kind, s
     assert problems(store) == [()]
     (found,) = verified(store, accepted(host, 10))
     assert found.compared == 0
-    assert found.problems == (f"{RECORDED} has another root here",)
+    assert found.problems == (f"{RECORDED} has a different root here",)
 
 
 def test_a_chain_that_is_gone_shows_against_what_was_recorded(kind, store, host):
@@ -419,7 +417,7 @@ def test_a_chain_that_is_gone_shows_against_what_was_recorded(kind, store, host)
     kind.forget_chain(host.chain)
 
     assert problems(store, accepted(host, 10)) == [
-        ("the chain is gone, and checkpoints of it were recorded as accepted",)
+        ("the chain is missing, but checkpoints of it were recorded as accepted",)
     ]
 
 

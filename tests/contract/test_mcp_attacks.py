@@ -514,8 +514,8 @@ def test_of_the_same_call_made_twice_at_once_one_is_answered_and_the_other_hears
         os.unlink(fresh.project / "asked/a")
         second = (await again(client, states[1], ACCEPTED)).structured_content
         assert second["code"] == "approval.expired"
-        assert "an answer to it is for one of them" in second["content"]
-        assert "make the call again, and it is asked about anew" in second["content"]
+        assert "whose answer counts for one of them" in second["content"]
+        assert "make the call again to ask again" in second["content"]
         anew = (await asked(client)).request_state
         assert not (await again(client, anew, ACCEPTED)).is_error
 

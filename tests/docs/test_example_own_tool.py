@@ -14,7 +14,7 @@ tools: view, grep, find, ls, weather
 error[args.invalid]: days: expected int <= 7
 hint: give days as its schema says
 error[policy.denied]: 'tool:file:create weather.md' is denied: no rule of the profile \
-"forecaster" matches "tool:file:create weather.md", and unknown is no; an operator can allow it \
+"forecaster" matches "tool:file:create weather.md", so it is denied; an operator can allow it \
 in [profiles.forecaster]
 hint: no rule allows it; choose another way, or ask a person to look: paddock policy explain \
 'tool:file:create weather.md' --agent forecaster

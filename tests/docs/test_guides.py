@@ -101,7 +101,7 @@ def words_of(wrong: str) -> set[str]:
 
 def test_the_guide_names_every_word_of_a_script():
     text = (ROOT / "docs/guides/embed.md").read_text()
-    section = text.split("## A model that says what a file says")[1].split("\n## ")[0]
+    section = text.split("## A scripted model")[1].split("\n## ")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", section, re.MULTILINE))
     kinds = section.split("An error's `kind` is")[1]
 

@@ -30,7 +30,7 @@ from msgspec import Struct, field
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from paddock.gates.checks import CHECKS, run_gates
-from paddock.gates.evidence import GatesGround
+from paddock.gates.evidence import GateEvidence
 from paddock.gates.results import G3, G6, Status
 from paddock.ledger.append import LedgerFile
 from paddock.ledger.format.lines import Genesis
@@ -162,7 +162,7 @@ def make_governance(bench: Bench) -> None:
 def require_gates(bench: Bench) -> None:
     """What the gates say of dependencies, and of ledgers and what is installed."""
     depot = bench.depot
-    ground = GatesGround(
+    ground = GateEvidence(
         layout=bench.layout,
         workspace=depot.workspace,
         ledger=depot.ledger,

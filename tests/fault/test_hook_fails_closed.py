@@ -300,7 +300,7 @@ def copied_package(client: Client, directory: Path) -> Path:
         ("lean/start.py", "raise RuntimeError\n"),
         ("lean/start.py", "def main(:\n"),
         ("lean/handler.py", "import nothing_of_that_name\n"),
-        ("lean/judging.py", ""),
+        ("lean/judge.py", ""),
         ("full.py", "raise SystemExit(0)\n"),
     ],
 )
@@ -336,9 +336,9 @@ def stopped_package(client: Client, directory: Path) -> Path:
     launcher = copied_package(client, directory)
     full = launcher.parent / "full.py"
     stopped = (
-        "    import signal\n    signal.raise_signal(signal.SIGALRM)\n    ground = find_ground("
+        "    import signal\n    signal.raise_signal(signal.SIGALRM)\n    context = open_context("
     )
-    full.write_text(full.read_text().replace("    ground = find_ground(", stopped, 1))
+    full.write_text(full.read_text().replace("    context = open_context(", stopped, 1))
     return launcher
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from paddock import limits
 from paddock.apps.hook.lean.records import LeanRecord, encode_record
-from paddock.apps.hook.lean.request import Asked
+from paddock.apps.hook.lean.request import HookEvent
 from paddock.ledger import tail
 from paddock.ledger.query import Filter, query
 from paddock.ledger.read import read_head
@@ -27,7 +27,7 @@ ROUNDS = 4
 
 def lean_append(path: Path, text: str, filling: str = "", disk=os) -> None:
     """One entry as the hook appends it. Raises: NotPlainError, AppendFailedError."""
-    asked = Asked("PreToolUse", "claude", {})
+    asked = HookEvent("PreToolUse", "claude", {})
     record = LeanRecord("NOTE", asked, "", "", text, {"filling": filling} if filling else {})
     body = encode_record(record, os.urandom(16), time.time())
     status = path.stat()

@@ -108,7 +108,7 @@ def test_commands_answer_and_are_completed(tmp_path, columns):
         terminal.say("/cost")
         terminal.say("/nothing")
         terminal.type("/s\t")
-        terminal.wait_for("/sessions  the sessions of this agent")
+        terminal.wait_for("/sessions  list this agent's sessions")
         require_screen("commands", terminal)
 
 

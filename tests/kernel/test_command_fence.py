@@ -8,7 +8,7 @@ from tests.support.shells import OPEN, Terminal, a_terminal, hide
 
 pytestmark = [pytest.mark.needs("stage"), pytest.mark.needs("bash")]
 
-MEANT = "paddock: this is policy, and no fault to work around"
+MEANT = "paddock: this is policy, not a fault to work around"
 CONNECT = (
     "python3 -c \"import socket as s; c = s.socket(); c.settimeout(5); c.connect(('{}', {}))\" "
     "2> /dev/null"
@@ -81,7 +81,7 @@ def test_a_secret_that_was_missed_is_told_of_whether_it_stands_there_or_not(
 ):
     lines = told(terminal, command)
 
-    assert lines[0].startswith(f"paddock: policy refused the reading of {path}: .env")
+    assert lines[0].startswith(f"paddock: policy refused reading {path}: .env")
     assert lines[0].endswith(" (paths.secret, built-in)")
     assert lines[2].endswith(f"paddock policy explain 'tool:file:view {path}'")
 
@@ -173,7 +173,7 @@ def test_what_the_fence_refused_stands_in_the_record_each_time(terminal: Termina
     for command in ("cat .env", "cat .env", "exit 3"):
         terminal.sneak(command)
 
-    met = "the reading of .env: .env (paths.secret, built-in)"
+    met = "reading .env: .env (paths.secret, built-in)"
     results = [entry["metadata"] for entry in terminal.yard.entries("TOOL_RESULT")]
     assert [(each["exit"], each.get("fence")) for each in results] == [
         (1, [met]),

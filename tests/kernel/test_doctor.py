@@ -90,7 +90,7 @@ def test_where_the_state_is_read_only_doctor_and_calls_say_what_to_do(tmp_path: 
         assert run("call", "ls")[0] == 0
         again = run("doctor")
 
-    verdict = "no call runs here before this is mended: its records"
+    verdict = "no call can run here until this is fixed: its records"
     assert (doctor[0], doctor[1].splitlines()[-1]) == (0, verdict)
     assert f"{home}/.local/state/paddock: Read-only file system" in doctor[1]
     assert (call[0], call[1]) == (5, "")

@@ -12,7 +12,7 @@ pytestmark = [
     pytest.mark.needs("git"),
 ]
 POLICY = f'[paths]\nprotected = [".git/", "*.pem"]\nsecret = [".env", "private/"]\n{OPEN}'
-KEY = "it is one unit with all that changed of the repository '.git': 'key.pem'"
+KEY = "it is one unit with all changes of the repository '.git': 'key.pem'"
 
 
 @pytest.fixture

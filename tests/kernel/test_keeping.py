@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from paddock.errors import SandboxUnavailableError
 from paddock.policy.engine import load_policy
-from paddock.sandbox.canary import system_ground, try_landlock
+from paddock.sandbox.canary import find_system_paths, try_landlock
 from paddock.sandbox.conversation import Observed
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.landlock import enforced_by_landlock, run_in_place
@@ -268,7 +268,7 @@ def test_nobody_learns_of_a_command_by_its_keepers_descriptors(shell):
 
 
 def test_the_canary_finds_that_it_works():
-    verdict = try_landlock(system_ground())
+    verdict = try_landlock(find_system_paths())
     assert (verdict.backend, verdict.enforcement, verdict.cause) == (
         "landlock",
         Enforcement.PARTIAL,

@@ -13,7 +13,7 @@ import pytest
 from paddock.errors import HostError
 from paddock.kernel import mounts, syscalls
 from paddock.sandbox.backends import examine_host
-from paddock.sandbox.canary import CanaryGround, gaps_over, try_stage, try_workspace
+from paddock.sandbox.canary import SystemPaths, gaps_over, try_stage, try_workspace
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.staging_area import StagingArea
 from paddock.sandbox.values import BackendVerdict, ConfinementError, Ending, Enforcement
@@ -302,7 +302,7 @@ def test_a_writable_place_is_written_directly_and_by_its_owner(room: Room):
 
 def test_the_canary_says_that_sandboxes_hold_here(tmp_path: Path):
     with Launcher(tmp_path) as launcher:
-        verdict = try_stage(launcher, tmp_path, CanaryGround(*system_places()))
+        verdict = try_stage(launcher, tmp_path, SystemPaths(*system_places()))
 
         assert verdict == BackendVerdict("stage", Enforcement.FULL)
         assert [name for name in os.listdir(tmp_path) if name.startswith("canary")] == []
@@ -311,13 +311,13 @@ def test_the_canary_says_that_sandboxes_hold_here(tmp_path: Path):
 def test_what_a_canary_left_whose_process_was_killed_is_swept_by_the_next(tmp_path: Path):
     (tmp_path / f"canary-{'0' * 16}/workspace").mkdir(parents=True)
     with Launcher(tmp_path) as launcher:
-        assert try_stage(launcher, tmp_path, CanaryGround(*system_places())).cause == ""
+        assert try_stage(launcher, tmp_path, SystemPaths(*system_places())).cause == ""
     assert os.listdir(tmp_path) == []
 
 
 def test_the_canary_says_what_is_missing_where_nothing_can_be_read(tmp_path: Path):
     with Launcher(tmp_path) as launcher:
-        verdict = try_stage(launcher, tmp_path, CanaryGround((), ()))
+        verdict = try_stage(launcher, tmp_path, SystemPaths((), ()))
 
     assert verdict.enforcement is Enforcement.NONE
     assert "not started" in verdict.cause
@@ -333,7 +333,7 @@ def test_where_nothing_can_be_written_the_doctor_gives_a_verdict(tmp_path: Path)
         stage, _ = examine_host(staging)
         assert (stage.enforcement, stage.cause) == (
             Enforcement.NONE,
-            "no place to try it in: Read-only file system",
+            "no directory to try it in: Read-only file system",
         )
         subprocess.run(["mount", "-o", "remount,rw", str(tmp_path)], check=True)
         stage, _ = examine_host(staging)
@@ -344,7 +344,7 @@ CLOSED = """
 import os, sys
 from pathlib import Path
 from paddock.kernel import mounts, syscalls
-from paddock.sandbox.canary import CanaryGround, try_stage
+from paddock.sandbox.canary import SystemPaths, try_stage
 from paddock.sandbox.launcher import Launcher
 from tests.support.sandboxes import system_places
 uid, gid = os.getuid(), os.getgid()
@@ -354,7 +354,7 @@ if pid == 0:
     mounts.forbid_user_namespaces()
     syscalls.drop_capabilities()
     with Launcher(Path(sys.argv[1])) as launcher:
-        verdict = try_stage(launcher, Path(sys.argv[1]), CanaryGround(*system_places()))
+        verdict = try_stage(launcher, Path(sys.argv[1]), SystemPaths(*system_places()))
     print(verdict.enforcement.value, verdict.cause, verdict.remedy, sep="|", flush=True)
     os._exit(0)
 os.waitpid(pid, 0)
@@ -382,7 +382,7 @@ def test_where_user_namespaces_are_closed_the_canary_says_so_and_what_to_do(tmp_
     ("closing", "remedy"),
     [
         ("mounts.forbid_user_namespaces()", "sysctl -w user.max_user_namespaces=15000"),
-        ("", "start paddock as the plain user who owns the workspace, or give the container"),
+        ("", "start paddock as the unprivileged owner of the workspace, or give the container"),
     ],
 )
 def test_roots_canary_in_a_container_with_few_users_says_so(tmp_path: Path, closing, remedy):
@@ -407,7 +407,7 @@ def test_roots_canary_in_a_container_with_few_users_says_so(tmp_path: Path, clos
 
 @pytest.mark.needs("root")
 def test_started_by_root_over_a_users_workspace_the_verdict_says_what_does_not_work(room: Room):
-    ground = CanaryGround(*system_places())
+    ground = SystemPaths(*system_places())
     before = try_workspace(room.launcher, str(room.workspace), room.fd, ground)
     os.chown(room.workspace, 1234, 1234)
     after = try_workspace(room.launcher, str(room.workspace), room.fd, ground)
@@ -427,7 +427,7 @@ import os, struct, sys
 from pathlib import Path
 from paddock.kernel import seccomp, syscalls
 from paddock.kernel.syscalls import call_number, this_machine
-from paddock.sandbox.canary import CanaryGround, try_stage
+from paddock.sandbox.canary import SystemPaths, try_stage
 from paddock.sandbox.launcher import Launcher
 from tests.support.sandboxes import system_places
 program = b"".join(struct.pack("<HBBI", *each) for each in [
@@ -437,7 +437,7 @@ program = b"".join(struct.pack("<HBBI", *each) for each in [
 syscalls.set_no_new_privileges()
 seccomp.install_filter(program)
 with Launcher(Path(sys.argv[1])) as launcher:
-    verdict = try_stage(launcher, Path(sys.argv[1]), CanaryGround(*system_places()))
+    verdict = try_stage(launcher, Path(sys.argv[1]), SystemPaths(*system_places()))
 print(verdict.enforcement.value, verdict.cause, verdict.remedy, sep="|")
 """
 
@@ -483,7 +483,7 @@ with Launcher(Path(sys.argv[1])) as launcher:
         env={**os.environ, "PYTHONPATH": f"{ROOT}/src"},
     )
 
-    said = "the sandbox failed just now: stage: the sandbox cannot be made here: user namespace: "
+    said = "the sandbox failed just now: stage: cannot create the sandbox here: user namespace: "
     rest = "|try again; while it fails, commands are refused\n"
     assert ran.stdout == (said + os.strerror(errno.EAGAIN) + rest) * 2, ran.stderr
 
@@ -492,7 +492,7 @@ STACKED = """
 import ctypes, os, sys
 from pathlib import Path
 from paddock.kernel import mounts
-from paddock.sandbox.canary import CanaryGround, try_stage, try_workspace
+from paddock.sandbox.canary import SystemPaths, try_stage, try_workspace
 from paddock.sandbox.launcher import Launcher
 from tests.support.sandboxes import system_places
 assert ctypes.CDLL(None).unshare(0x20000) == 0
@@ -501,7 +501,7 @@ home = Path(sys.argv[1])
 for name in ("lower", "upper", "work", "merged", "staging"): (home / name).mkdir()
 mounts.mount_overlay(os.fsencode(home / "merged"),
     b"lowerdir=%b,upperdir=%b,workdir=%b" % tuple(os.fsencode(home / n) for n in ("lower", "upper", "work")))
-ground = CanaryGround(*system_places())
+ground = SystemPaths(*system_places())
 with Launcher(home / "merged/staging") as launcher:
     print(try_stage(launcher, home / "merged/staging", ground))
 with Launcher(home / "staging") as launcher:
@@ -532,9 +532,9 @@ def test_where_something_is_an_overlay_itself_the_canary_says_what_to_do(tmp_pat
     )
 
     staged, over, beside, advice = ran.stdout.splitlines()
-    assert "names cannot be hidden from commands: Operation not permitted" in staged
+    assert "cannot hide names from commands: Operation not permitted" in staged
     assert "keep the plane on ext4" in staged
-    assert "identity-mapped mounts cannot be had (identity-mapped mounts EINVAL)" in over
+    assert "cannot set up identity-mapped mounts (identity-mapped mounts EINVAL)" in over
     assert "put the workspace on a file system with identity-mapped mounts" in over
     assert beside == str(BackendVerdict("stage", Enforcement.FULL))
     assert advice.startswith(

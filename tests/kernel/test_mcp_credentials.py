@@ -138,7 +138,7 @@ def test_a_server_at_a_url_that_does_not_take_the_token_says_what_it_answered(pl
 @pytest.mark.parametrize(
     ("user", "why"),
     [
-        ("", '"issues", which is not there: add [credentials.issues] to the user\'s own'),
+        ("", '"issues", which is not defined: add [credentials.issues] to the user\'s'),
         (
             USER.replace("api.example", "other.example"),
             '"issues", whose hosts do not name api.example.org:443: add it to hosts of',

@@ -210,7 +210,7 @@ def test_the_command_line_adds_reviews_and_says_what_changed(tmp_path: Path):
     assert "new: tool say" in added.out
     twice = made.yard.cli("mcp", "add", "mine", "--yes", "--", *program())
     assert twice.status == 2
-    assert "names an MCP server 'mine' already" in twice.err
+    assert "already has an MCP server 'mine'" in twice.err
     assert "then: paddock trust, and paddock mcp review mine" in twice.err
     other = made.yard.cli("mcp", "add", "other", "--yes", "--", *program())
     assert other.status == 0, other.err

@@ -153,7 +153,7 @@ def test_a_grant_says_that_it_is_one_before_the_changes_are_brought_in(place):
     rows = place.run("approvals", "grant", kept).stdout.splitlines()
     assert rows[0].startswith(f"{kept} (granted, until ")
     assert rows[-3:] == [
-        "granted: what the command left is brought in now",
+        "granted: the command's changes are committed now",
         "committed 1 change",
         "  created 'made'",
     ]
@@ -241,7 +241,7 @@ def test_a_mode_or_time_that_somebody_set_since_is_a_conflict_and_stays(place, c
     before = (tool.stat().st_mode, tool.stat().st_mtime_ns)
     refused = grant(place, kept)
     assert refused["code"] == "approval.expired", refused
-    assert "'tool' was changed by somebody else" in refused["content"]
+    assert "another process changed 'tool'" in refused["content"]
     assert (tool.stat().st_mode, tool.stat().st_mtime_ns) == before
     again = call(place, "run_shell", command=command)["approval"]
     assert grant(place, again)["status"] == "ok"
@@ -303,7 +303,7 @@ def test_what_belongs_in_one_directory_does_not_land_in_another_of_its_name(plac
     (place.project / "d.old/e").rename(inner)
     before = tree(place)
     refused = grant(place, kept)
-    assert (refused["code"], "'d' was changed by somebody else" in refused["content"]) == (
+    assert (refused["code"], "another process changed 'd'" in refused["content"]) == (
         "approval.expired",
         True,
     )
@@ -325,7 +325,7 @@ def test_a_workspace_that_was_exchanged_gets_nothing(place):
     exchange(place.project)
     (place.project / "paddock.toml").write_text(DIFF)
     refused = grant(place, kept)
-    assert (refused["code"], "'.' was changed by somebody else" in refused["content"]) == (
+    assert (refused["code"], "another process changed '.'" in refused["content"]) == (
         "approval.expired",
         True,
     )
@@ -379,10 +379,10 @@ def test_what_is_in_the_way_of_a_grant_is_said_as_it_is_and_what_to_do(place):
     refused = json.loads(ran.stdout)
     assert refused["code"] == "storage.full"
     assert refused["hint"] == (
-        "nothing was changed, and the grant is used up: see to what is in the way, then run the "
-        "command again"
+        "nothing was changed, and the grant is used up: remove the obstacle, then run "
+        "the command again"
     )
-    assert "'big': larger than this host lets a file be" in refused["content"]
+    assert "'big': larger than this host allows" in refused["content"]
     assert (tree(place), place.waiting(), pins_of(place)) == (before, [], set())
     again = call(place, "run_shell", command=command)["approval"]
     assert grant(place, again)["status"] == "ok"
@@ -408,7 +408,7 @@ def test_a_difference_that_was_exchanged_is_not_committed(place):
     file.write_text(asked.replace("+changed", "+nothing"))
     before = tree(place)
     (row,) = place.waiting()
-    assert row["outdated"].startswith("what its file shows is not what was asked about")
+    assert row["outdated"].startswith("its file does not match the recorded request")
     assert place.run("approvals", "grant", kept["id"]).returncode == 1
     assert tree(place) == before
     file.write_text(asked)
@@ -437,7 +437,7 @@ def test_what_policy_denies_is_not_among_the_changes_and_is_named_to_everybody(p
     rules = {row["path"]: row["rule"] for row in committed["changes_refused"]}
     assert sorted(rules) == [".env", ".git/config"]
     rows = [f"  {path}: {rule}" for path, rule in sorted(rules.items())]
-    said = "[changes refused, whatever is answered: 2]"
+    said = "[changes refused regardless of the answer: 2]"
     assert shown[:3] == [said, *rows]
     assert committed["content"].splitlines() == [
         "committed 1 change",
@@ -466,7 +466,7 @@ def test_where_nothing_is_refused_nothing_is_said_of_it(place):
         ("echo half > f; exit 3", "[Command ended with exit code 3]"),
         (
             "echo half > f; sleep 60",
-            "[Command timed out after 3 seconds: what it changed may be half done]",
+            "[Command timed out after 3 seconds: its changes may be incomplete]",
         ),
     ],
 )
@@ -485,14 +485,14 @@ def test_a_model_is_told_that_a_yes_brings_the_changes_in_and_not_to_call_again(
     kept = parked(place)
     refused = call(place, "run_shell", command=COMMAND.replace("date +%s%N", "echo"))
     assert refused["hint"] == (
-        "it has run, and what it changed waits: ask a person to look at it and answer: paddock "
-        f"approvals show {refused['approval']}, then grant or refuse; a grant brings in just what "
-        "is shown there, so do not make the call again"
+        "it has run, and its changes wait: ask a person to review and answer them: paddock "
+        f"approvals show {refused['approval']}, then grant or refuse; a grant commits exactly what "
+        "is shown there, so do not repeat the call"
     )
     assert refused["approval"] != kept["id"]
     place.govern(DIFF.replace('approve = "diff"', 'approve = "command"'))
     other = call(place, "run_shell", command=COMMAND)
-    assert other["hint"].endswith("after a grant, make the very same call again")
+    assert other["hint"].endswith("after a grant, repeat exactly the same call")
 
 
 def test_a_set_of_an_earlier_version_is_refused_and_says_what_to_do(place):
@@ -508,7 +508,7 @@ def test_a_set_of_an_earlier_version_is_refused_and_says_what_to_do(place):
         with pytest.raises(ConfigError) as error:
             unpark_set(earlier)
         assert (error.value.message, error.value.hint) == (
-            "an earlier version kept the changes, and not in which directories they belong",
+            "the changes were kept by an earlier version, without their directories",
             "run the command again",
         )
     for other in (

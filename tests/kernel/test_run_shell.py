@@ -25,7 +25,7 @@ from paddock.runtime.prepared import Caller, PolicyJudge, Registry
 from paddock.runtime.runtime import Runtime
 from paddock.sandbox.changes.commit import CommitPlace
 from paddock.sandbox.facts import collect_facts
-from paddock.sandbox.shell import SandboxGround, SandboxShell
+from paddock.sandbox.shell import SandboxShell, ShellContext
 from paddock.sandbox.values import BackendVerdict, Enforcement
 from paddock.testing.memory_ledger import MemoryLedger
 from paddock.tools.spec import Ports
@@ -87,7 +87,7 @@ def test_the_fields_of_a_result(terminal: Terminal):
     [
         ({"command": ""}, "args.invalid", "command is required"),
         ({}, "args.invalid", "command is required"),
-        ({"command": "a\0b"}, "args.invalid", "command holds a NUL"),
+        ({"command": "a\0b"}, "args.invalid", "command has a NUL character"),
         ({"command": "true", "timeout": "5"}, "args.invalid", "timeout must be an integer"),
         ({"command": "true", "dry_run": "no"}, "args.invalid", "dry_run must be a boolean"),
         ({"command": "true", "shell": "sh"}, "args.unknown", "unknown argument 'shell'"),
@@ -99,7 +99,7 @@ def test_the_fields_of_a_result(terminal: Terminal):
         ({"command": "true", "cwd": ".env"}, "path.not_a_directory", "cwd is not a directory"),
         ({"command": "true", "cwd": "a\nb"}, "path.invalid", "cwd: "),
         ({"command": "true", "cwd": ""}, "args.invalid", "cwd must not be empty"),
-        ({"command": "  "}, "policy.denied", "holds no command"),
+        ({"command": "  "}, "policy.denied", "contains no command"),
     ],
 )
 def test_what_is_no_command_is_refused_by_name(terminal: Terminal, arguments, code, error):
@@ -409,7 +409,7 @@ def test_an_ask_is_about_the_difference_and_a_yes_commits_just_it(asking: Yard):
     [request] = approver.requests
     # What is refused is named, and shown with nothing of what it holds.
     assert request.diff == (
-        "[changes refused, whatever is answered: 1]\n"
+        "[changes refused regardless of the answer: 1]\n"
         f"  k.key: {refused(said)['k.key']}\n"
         "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-old\n+new"
     )
@@ -624,7 +624,7 @@ def opened_where(yard: Yard, *verdicts: BackendVerdict) -> Generator[Terminal, N
         Workspace.open(str(yard.root), keeper=history.keeper()) as workspace,
         open_journal(project) as journal,
     ):
-        ground = SandboxGround(
+        ground = ShellContext(
             chain,
             CommitPlace(workspace, history, lambda: journal, policy),
             lambda: collect_facts(policy, project.agents, "main", yard.all_variables),

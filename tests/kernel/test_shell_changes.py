@@ -190,7 +190,7 @@ def test_a_directory_does_not_land_without_its_sticky_bit(terminal: Terminal):
         "mkdir -m 1777 t; chmod 1777 d; chmod +t d/e; rm a; mkdir -m 1777 a; echo n > n"
     )
 
-    why = "would come without the sticky bit that it was given, and so be more open"
+    why = "would lose the sticky bit that the command set, and so be more open"
     assert said["files_changed"] == ["a", "n"]
     assert refused(said) == {name: f"'{name}' {why}" for name in ("a", "d", "d/e", "t")}
     assert modes_of(root, "d", "d/e") == {"d": 0o755, "d/e": 0o755}
@@ -262,7 +262,7 @@ def test_a_special_file_keeps_its_place_and_the_rest_lands(
     before = os.lstat(root / "d/s")
     said = terminal.sneak(f"rm d/s; {line}; echo n > n")
 
-    whys = ["'d/s' is a FIFO, socket or device", "'d/s' is taken by what has to stay"]
+    whys = ["'d/s' is a FIFO, socket or device", "'d/s' would replace a kept entry"]
     assert said["files_changed"] == ["n"]
     assert said["changes_refused"] == [
         {"path": "d/s", "rule": why} for why in (whys[:1] if line == "true" else whys)
@@ -812,7 +812,7 @@ def test_a_directory_that_was_exchanged_after_the_last_look_gets_nothing(termina
     thread.join()
 
     assert (found[0]["files_changed"], os.listdir(directory)) == ([], [])
-    assert "'d' was changed by somebody else" in found[0]["conflict"]
+    assert "another process changed 'd'" in found[0]["conflict"]
     assert sorted(os.listdir(terminal.yard.root / "old")) == ["e", "x"]
 
 
@@ -957,7 +957,7 @@ def test_where_policy_throws_changes_away_nothing_lands_and_the_result_says_so(
         assert (details["files_changed"], details["changes_refused"]) == ([], [])
         found = details.get("changes_discarded", 0)
         assert found == count if count is not None else found > 0
-        assert ('thrown away ([shell] commit = "none")' in result.content) == bool(found)
+        assert ('discarded ([shell] commit = "none")' in result.content) == bool(found)
         # The command saw its own changes, and a failure is no refusal of policy's.
         failed = terminal.sneak("echo x > made && cat made; exit 3")
         assert (failed["stdout"], failed["stderr"], failed["exit_code"]) == ("x\n", "", 3)

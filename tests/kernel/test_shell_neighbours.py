@@ -330,7 +330,7 @@ MOUNTED = {
 }
 
 
-MOUNTED_WORDS = "is in another file system, which is mounted in the workspace"
+MOUNTED_WORDS = "is on another file system, which is mounted in the workspace"
 
 
 @pytest.mark.needs("root")

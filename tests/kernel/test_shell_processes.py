@@ -311,7 +311,7 @@ def test_a_file_that_both_change_is_its_own_and_a_conflict(terminal: Terminal):
 
     assert "mine" in process.said
     assert ended["own_changes"] == ["page.html"]
-    assert "'page.html' changed while the command ran" in str(told["conflict"])
+    assert "another process changed 'page.html' while" in str(told["conflict"])
     assert read(terminal, "page.html") == "theirs\n"
 
 
@@ -347,7 +347,7 @@ def test_more_changes_than_are_shown_are_told_as_unseen(terminal: Terminal):
     terminal.run("mkdir many && touch many/{1..5001}")
 
     assert len(process.look()["unseen_changes"]) == 20
-    assert "not seen by this command" in terminal.call("shell_output", process=process.name).content
+    assert "which does not see that" in terminal.call("shell_output", process=process.name).content
     process.stop()
 
 
@@ -573,7 +573,7 @@ def test_a_sandbox_that_somebody_killed_is_told_as_that_and_its_session_can_begi
         "the sandbox failed: a sandbox ended without a report",
     )
     assert goes_on.refusal is not None
-    assert "begin the session anew: reset" in goes_on.content
+    assert "start the session again: reset" in goes_on.content
     assert anew["stdout"] == "anew\n"
 
 

@@ -211,12 +211,18 @@ def test_a_session_ends_by_name_with_all_that_runs_in_it(terminal: Terminal):
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ({"session": "a b"}, "session: 'a b' is no name"),
+        ({"session": "a b"}, "session: 'a b' is not a valid name"),
         ({"session": "../x"}, "is no name"),
-        ({"reset": True}, "reset is for a command with session"),
-        ({"tty": True}, "tty is for a command with background"),
-        ({"background": True, "stdin": "x"}, "no dry run, and no stdin"),
-        ({"background": True, "dry_run": True}, "no dry run, and no stdin"),
+        ({"reset": True}, "reset needs session"),
+        ({"tty": True}, "tty needs background"),
+        (
+            {"background": True, "stdin": "x"},
+            "a background command takes neither dry_run nor stdin",
+        ),
+        (
+            {"background": True, "dry_run": True},
+            "a background command takes neither dry_run nor stdin",
+        ),
     ],
 )
 def test_arguments_that_do_not_go_together_are_refused(terminal: Terminal, arguments, error):

@@ -98,10 +98,8 @@ def test_what_the_index_has_is_read_and_what_the_working_copy_has_is_not(termina
 def test_the_result_names_what_differs_and_once_what_git_gives_away(terminal: Terminal):
     first = terminal.call("run_shell", command="true").content
     second = terminal.call("run_shell", command="true").content
-    differs = (
-        "[shown as git's index has it, while the working copy differs and stays closed: '.env']"
-    )
-    gives = "git's objects give the content to every command"
+    differs = "[shown as in git's index, while the working copy differs and stays closed: '.env']"
+    gives = "every command can read the content from git's"
     assert (differs in first, gives in first) == (True, True)
     assert (differs in second, gives in second) == (True, False)
 
@@ -432,7 +430,7 @@ def test_lint_doctor_and_init_say_which_tracked_files_are_secret(yard: Yard, tmp
     linted = yard.cli("policy", "lint")
     doctor = yard.cli("doctor")
     listed = "'.env', '.env.example', 'certs/test.key', 'sub/.envrc'"
-    said = f"4 tracked files are secret: {listed}; git's objects give the content to every command"
+    said = f"4 tracked files are secret: {listed}; every command can read the content from git's"
     assert said in linted.out
     assert "lint.secret_tracked" in linted.out
     assert said in doctor.out

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from paddock import limits
 from paddock.apps.hook.full import entry_of
 from paddock.apps.hook.lean.records import LeanRecord, encode_record
-from paddock.apps.hook.lean.request import Asked, DeclinedError
+from paddock.apps.hook.lean.request import DeclinedError, HookEvent
 from paddock.ledger.format import line as lines
 from paddock.ledger.format.line import chain_line, format_id, format_timestamp
 from paddock.ledger.format.lines import EntryRefusedError, StoredEntry, encode_body, inspect_line
@@ -26,7 +26,7 @@ seconds = st.floats(0, 4e9)
 
 
 def record_of(reason: str, session: str, agent: str, members: dict) -> LeanRecord:
-    asked = Asked("PreToolUse", "claude", {"session_id": session, "tool_use_id": "T-1"})
+    asked = HookEvent("PreToolUse", "claude", {"session_id": session, "tool_use_id": "T-1"})
     return LeanRecord("HOOK_DECISION", asked, agent, "deny", reason, members)
 
 

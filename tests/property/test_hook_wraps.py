@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from paddock.apps.hook.lean.flow import Holding, changed_input
-from paddock.apps.hook.lean.request import Asked
+from paddock.apps.hook.lean.flow import CommandWrapper, wrap_input
+from paddock.apps.hook.lean.request import HookEvent
 
 FIXTURES = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None
@@ -43,10 +43,12 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_shell_hands_the_command_over_as_it_was(
     shell: str, program: Path, tmp_path: Path, command: str
 ):
-    asked = Asked("PreToolUse", "claude", {"tool_use_id": "toolu_'1"})
+    asked = HookEvent("PreToolUse", "claude", {"tool_use_id": "toolu_'1"})
     asked.input = {"command": command, "timeout": 2000, "description": "d"}
     changed = json.loads(
-        changed_input(asked, Holding([str(program)], "/a b", "main", "E'x", "/w"), "sub dir", "t1")
+        wrap_input(
+            asked, CommandWrapper([str(program)], "/a b", "main", "E'x", "/w"), "sub dir", "t1"
+        )
     )
     line = f'{changed.pop("command")}\necho "$?" "$PWD" >&2'
     done = subprocess.run(
@@ -77,9 +79,9 @@ def test_the_shell_goes_where_the_command_ended(
     shell: str, name: str, program: Path, tmp_path: Path
 ):
     (tmp_path / name).mkdir()
-    asked = Asked("PreToolUse", "claude", {})
+    asked = HookEvent("PreToolUse", "claude", {})
     asked.input = {"command": "cd x"}
-    changed = changed_input(asked, Holding([str(program)], "/", "main", "", "/"), ".")
+    changed = wrap_input(asked, CommandWrapper([str(program)], "/", "main", "", "/"), ".")
     line = f'{json.loads(changed)["command"]}; ended=$?\npwd -P >&2; exit "$ended"'
     done = subprocess.run(
         [shell, "-c", line],

@@ -117,7 +117,7 @@ class Files(Struct, dict=True):
 
 TRUST = re.compile(r"; then trust \S+: paddock trust$")
 TEXTS = r'("[^"]*"(?:, "[^"]*")*)'
-LIFT = r"no rule lifts it, since \w+ stands above every profile: "
+LIFT = r"no rule can lift it, since \w+ overrides every profile: "
 TAKEN = re.compile(rf"{LIFT}remove {TEXTS} from \[paths\] (\w+), ([^:,]+).*")
 GIVEN = re.compile(rf"{LIFT}give (\w+) under \[paths\] in (\S+), without {TEXTS}")
 EXTENDED = re.compile(r", in (\S+), with `extends = \"(\w+)\"`: .*")
@@ -129,7 +129,7 @@ ADDED = re.compile(
 
 def do(files: Files, text: str) -> None:
     """Edit the files as one proposal says, word for word."""
-    if text.startswith("look at "):
+    if text.startswith("review "):
         files.is_trusted = True
         return
     if TRUST.search(text):

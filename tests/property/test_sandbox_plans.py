@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.settings import COMMITS, ENFORCEMENTS, NETWORKS, Git
 from paddock.sandbox.changes.differences import ChangeKind, CommandChange
-from paddock.sandbox.changes.judgement import Bench, judge_changes
+from paddock.sandbox.changes.judgement import JudgeContext, judge_changes
 from paddock.sandbox.git.rules import SPECIAL_KINDS, GitChange, GitDirectory, NodeKind, judge_git
 from paddock.sandbox.host.host_facts import (
     Closed,
@@ -146,7 +146,7 @@ changes = st.builds(
 
 @given(st.lists(changes, max_size=6), st.sampled_from(get_args(Git)))
 def test_every_change_has_an_answer_in_its_place(given_changes, git):
-    bench = Bench(load_policy(None), (Agent("main", "standard"),), git, "/work/ws")
+    bench = JudgeContext(load_policy(None), (Agent("main", "standard"),), git, "/work/ws")
     said = judge_changes(bench, given_changes)
     assert [each.change.path for each in said] == [each.path for each in given_changes]
     for each in said:

@@ -195,10 +195,10 @@ BAD: Final[dict[str, tuple[Callable[[], bytes], str]]] = {
         lambda: with_members(members_of(FILES)[0]),
         "twice",
     ),
-    "two letter cases": (lambda: with_members(Member("HOT/kernel/A.txt", b"a\n")), "one name"),
+    "two letter cases": (lambda: with_members(Member("HOT/kernel/A.txt", b"a\n")), "the same name"),
     "two letter cases of a directory": (
         lambda: with_members(Member("HOT/Kernel/c", b"a\n")),
-        "one name",
+        "the same name",
     ),
     "another manifest by letter case": (
         lambda: with_members(Member("MANIFEST.json", b"{}")),
@@ -211,11 +211,11 @@ BAD: Final[dict[str, tuple[Callable[[], bytes], str]]] = {
     "a decomposed name alone": (lambda: with_members(Member("HOT/e\u0301", b"x")), "NFC"),
     "two Unicode cases": (
         lambda: with_members(Member("HOT/stra\u00dfe", b"x"), Member("HOT/STRASSE", b"x")),
-        "one name",
+        "the same name",
     ),
     "a file that is a directory too": (
         lambda: with_members(Member("HOT/kernel/a.txt/b", b"x")),
-        "one name",
+        "the same name",
     ),
     "a name that is not UTF-8": (lambda: spoiled(0, b"HOT/\xff\xfe\0"), "UTF-8"),
     # Members that are no files

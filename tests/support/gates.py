@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.gates.checks import CHECKS, CHECKS_FOR_MODELS, run_gate
-from paddock.gates.evidence import GatesGround, LedgerWitness
+from paddock.gates.evidence import GateEvidence, LedgerWitness
 from paddock.gates.results import GateResult, Status, gate_entry
 from paddock.ledger.append import LedgerFile
 from paddock.ledger.format.lines import Genesis
@@ -187,10 +187,10 @@ class Plane(Struct, dict=True):
     # Asking
 
     @contextmanager
-    def ground(self) -> Generator[GatesGround]:
+    def ground(self) -> Generator[GateEvidence]:
         with Workspace.open(str(self.root)) as workspace:
             ledger = PackageLedger(self.ledger("packages"), self._open_packages)
-            yield GatesGround(
+            yield GateEvidence(
                 layout=self.layout,
                 workspace=workspace,
                 ledger=ledger,

@@ -13,14 +13,14 @@ from unittest.mock import patch
 
 from msgspec import Struct, field
 
-from paddock.apps.hook.context import HookGround, find_ground
-from paddock.apps.hook.full import Given, answer
+from paddock.apps.hook.context import FullContext, open_context
+from paddock.apps.hook.full import HookInput, answer
 from paddock.apps.hook.images import make_image
 from paddock.apps.hook.lean import flow
-from paddock.apps.hook.lean.engine import Ground
+from paddock.apps.hook.lean.engine import HookContext
 from paddock.apps.hook.lean.handler import Attempt
 from paddock.apps.hook.lean.records import LeanRecord
-from paddock.apps.hook.lean.request import Asked, parse_asked
+from paddock.apps.hook.lean.request import HookEvent, parse_event
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import verify
 from tests.support.places import Place
@@ -103,7 +103,7 @@ class Client(Struct, dict=True):
     def say(self, data: bytes, client: str = "", *, keeps_image: bool = False) -> Said:
         """What the full path says to these bytes."""
         return Said(
-            answer(Given(data, client, self.environment, self.root, keeps_image=keeps_image))
+            answer(HookInput(data, client, self.environment, self.root, keeps_image=keeps_image))
         )
 
     def lean(self, data: bytes, client: str = "") -> Said:
@@ -167,29 +167,29 @@ class BothWays(Struct, dict=True):
     """One project's policy as the full path has it, and as its image holds it."""
 
     client: Client
-    ground: HookGround
+    ground: FullContext
     image: Any
 
     @classmethod
     def of(cls, client: Client, name: str = "claude") -> "BothWays":
-        asked = parse_asked(client.event("Read", tool_input={"file_path": "{root}/x"}), name)
-        ground = find_ground(asked, client.environment, client.root, TODAY)
+        asked = parse_event(client.event("Read", tool_input={"file_path": "{root}/x"}), name)
+        ground = open_context(asked, client.environment, client.root, TODAY)
         (ground.project.layout.ledger_paths()["ho1m"]).touch()
         body = make_image(ground, name, client.environment)
         return cls(client, ground, None if body is None else marshal.loads(body))
 
     def full(self, data: bytes, name: str = "claude") -> tuple[bytes, dict[str, Any]]:
         """Answer and record of the policy engine."""
-        asked = parse_asked(data, name)
-        ground = find_ground(asked, self.client.environment, self.client.root, TODAY)
+        asked = parse_event(data, name)
+        ground = open_context(asked, self.client.environment, self.client.root, TODAY)
         return self._run(asked, ground)
 
     def lean(self, data: bytes, name: str = "claude") -> tuple[bytes, dict[str, Any]]:
         """Answer and record of the image. Raises: DeclinedError."""
-        asked = parse_asked(data, name)
-        return self._run(asked, Ground(self.image, asked, self.ground.start, TODAY))
+        asked = parse_event(data, name)
+        return self._run(asked, HookContext(self.image, asked, self.ground.start, TODAY))
 
-    def _run(self, asked: Asked, ground: Ground) -> tuple[bytes, dict[str, Any]]:
+    def _run(self, asked: HookEvent, ground: HookContext) -> tuple[bytes, dict[str, Any]]:
         ports = RememberedPorts()
         # What one way has said is not said already for the other.
         ground.warned = "/nowhere/at/all"

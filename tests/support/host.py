@@ -70,12 +70,12 @@ def _landlock() -> str | None:
 
 def _stage() -> str | None:
     """Tried as the product tries it: a command in a sandbox, and what it could do."""
-    from paddock.sandbox.canary import CanaryGround, try_stage
+    from paddock.sandbox.canary import SystemPaths, try_stage
     from paddock.sandbox.launcher import Launcher
     from tests.support.sandboxes import system_places
 
     with tempfile.TemporaryDirectory() as staging, Launcher(Path(staging)) as launcher:
-        ground = CanaryGround(*system_places())
+        ground = SystemPaths(*system_places())
         verdict = try_stage(launcher, Path(staging), ground)
         for _ in range(5):
             # A busy machine is not one that lacks something.

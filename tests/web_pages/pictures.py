@@ -59,7 +59,7 @@ SHOTS = (
     ("files", "/files?path=src/cart.py", "Undo this call", "light"),
     ("policy", "/policy", "delete any file", "dark"),
     ("sessions", "/sessions", "what files are there?", "light"),
-    ("ledgers", "/ledgers", "what was said, turn by turn", "light"),
+    ("ledgers", "/ledgers", "messages and answers, turn by turn", "light"),
 )
 
 

@@ -20,7 +20,7 @@ def test_a_link_opens_one_window_and_leaves_no_trace_in_its_address(place: McpPl
         assert other.tab.run(shown) == ["/now", "", ""]
         other.tab.run("sessionStorage.clear()")
         other.tab.go(link)
-        other.tab.sees("This link opens nothing any more")
+        other.tab.sees("This link is no longer valid")
         other.tab.sees("paddock web")
 
 
@@ -64,7 +64,7 @@ def test_a_rule_for_good_is_shown_with_its_effect_before_it_is_saved(page: Page)
     before = file.read_text()
     tab = page.open("/inbox")
     tab.click("Always allow …")
-    tab.sees("What it would have changed until now", ".detail")
+    tab.sees("Its effect on past calls", ".detail")
     tab.sees("tool:file:create asked/guide.md", ".review")
     assert file.read_text() == before
     tab.click("Save and trust this rule")
@@ -97,7 +97,7 @@ def test_an_asked_call_stays_in_sight_with_what_became_of_it(page: Page) -> None
     tab = page.open("/now")
     tab.sees("approved", "ul.calls")
     assert "asked" not in tab.run("document.querySelector('ul.refusals').innerText")
-    tab.sees("4 calls lately", "ul.agents")
+    tab.sees("4 recent calls", "ul.agents")
     tab.sees("1 refused", "ul.agents")
     assert tab.problems == []
 
@@ -156,7 +156,7 @@ def test_policy_is_tried_as_it_is_typed_and_saved_after_its_effect_was_shown(pag
     tab.sees("Refused", ".panel")
     tab.sees("Edited here, not saved yet.", ".head")
     tab.click("Review and save …")
-    tab.sees("Had it been so until now", ".review")
+    tab.sees("Its effect on past calls", ".review")
     tab.sees("tool:file:view notes.md", ".review")
     assert file.read_text() == before
     tab.click("Save and trust exactly this text")
@@ -187,7 +187,7 @@ def test_each_rule_is_told_in_words_with_who_and_the_line_that_it_leads_to(page:
         f"Allowed read or change any file Line {at['allow']}",
         f"Asked delete docs/** Line {at['ask']}",
         f"Refused connect evil.example Line {at['deny']}",
-        f"Asked run any command if no other rule says Line {at['otherwise']}",
+        f"Asked run any command if no other rule matches Line {at['otherwise']}",
         "Every agent, above all other rules",
         f"Refused read or change *.key Line {at['secret']}",
     ]
@@ -207,9 +207,7 @@ def test_examples_of_rules_are_tried_in_a_tab_of_their_own(page: Page) -> None:
         f"policy.value += {json.dumps(f'[[profiles.standard.rules]]{chr(10)}{rule}')};"
         "policy.dispatchEvent(new Event('input', {bubbles: true}))"
     )
-    tab.sees(
-        "As the file says: tool:file:view notes.md is what tool:file:view notes.md means", ".panel"
-    )
+    tab.sees("Passed: tool:file:view notes.md matches tool:file:view notes.md", ".panel")
     assert tab.problems == []
 
 
@@ -311,7 +309,7 @@ def test_a_window_whose_server_was_started_again_says_what_to_do(place: McpPlace
         page.server.process.wait()
         tab.sees("No connection, trying again", "#live")
         with serving(place, "--port", str(port)):
-            tab.sees("counts no more", "#alerts")
+            tab.sees("has ended", "#alerts")
 
 
 def test_a_token_that_only_reads_is_offered_nothing_to_do(place: McpPlace) -> None:
@@ -337,7 +335,7 @@ def test_damage_that_is_met_while_one_looks_is_said_on_whatever_page_is_open(pag
     with ledger.open("ab") as file:
         file.write(b"no entry\n")
     tab.sees("The ledger ho1m is damaged", "#alerts")
-    tab.click("Look at it")
+    tab.click("Show the ledgers")
     tab.sees("The record", "main")
 
 
@@ -388,10 +386,10 @@ def test_a_change_that_a_person_approved_leads_back_to_the_call_that_asked(page:
     make_call(page.place, "run_shell", command="echo four >> notes.md")
     tab = page.open("/inbox")
     tab.click("main wants to run", ".row")
-    tab.sees("nothing of it is in the project yet", ".detail")
-    tab.sees("reach files.example.org, mail.example.org (somebody is asked)", ".detail")
+    tab.sees("none is in the project yet", ".detail")
+    tab.sees("reach files.example.org, mail.example.org (after approval)", ".detail")
     tab.click("Approve these changes")
-    tab.sees("They are in the project.", ".detail")
+    tab.sees("The changes are in the project.", ".detail")
     tab = page.open("/files?path=notes.md")
     tab.sees("a person: apply", ".detail")
     tab.click("main, in CALL-", "a")

@@ -25,7 +25,7 @@ PAGES = {
     "/files?path=notes.md": "Undo this call",
     "/policy": "Trusted and in force.",
     "/sessions": "what files are there?",
-    "/ledgers": "what was said, turn by turn",
+    "/ledgers": "messages and answers, turn by turn",
 }
 MARKUP = "<img src=x onerror=document.title='owned'>"
 FOUND = """axe.run().then((found) =>
@@ -49,7 +49,7 @@ def test_axe_finds_nothing_and_nothing_runs_over_the_edge(place: McpPlace, path:
 
 
 STATES: dict[str, tuple[str, tuple[str, ...], str]] = {
-    "a no with its reason": ("/inbox", ("main wants", "Refuse …"), "What the agent is told"),
+    "a no with its reason": ("/inbox", ("main wants", "Refuse …"), "Reason for the agent"),
     "a rule for good": ("/inbox", ("main wants", "Always allow …"), "This would be added to"),
     "an answered question": ("/inbox", ("main wants", "Approve and run it now"), "It ran."),
     "a call": ("/timeline?path=notes.md", ("",), "Proved"),
@@ -59,9 +59,9 @@ STATES: dict[str, tuple[str, tuple[str, ...], str]] = {
     "findings": ("/policy", ("Findings",), "the built-in one"),
     "an action": ("/policy", ("Try an action",), "What would change it"),
     "what changes": ("/policy", ("What changes",), "Nothing is edited."),
-    "a review": ("/policy", ("EDIT", "Review and save …"), "Had it been so until now"),
+    "a review": ("/policy", ("EDIT", "Review and save …"), "Its effect on past calls"),
     "a session's new turn": ("/sessions", ("what files", "WRITE", "Send"), "Turn 2"),
-    "a verified record": ("/ledgers", ("Verify all",), "as they were written"),
+    "a verified record": ("/ledgers", ("Verify all",), "since they were written"),
 }
 TYPED = {
     "EDIT": "policy.value += '# more\\n'; policy.dispatchEvent(new Event('input'))",
@@ -97,7 +97,7 @@ def test_axe_finds_nothing_in_what_an_act_shows(place: McpPlace, name: str) -> N
 
 KEYED: dict[str, tuple[str, tuple[str, ...], str]] = {
     "answers a question": ("/now", ("Inbox", "Approve and run it now"), "It ran."),
-    "says no": ("/inbox", ("Refuse …", "What the agent is told=no", "Refuse"), "Refused."),
+    "says no": ("/inbox", ("Refuse …", "Reason for the agent=no", "Refuse"), "Refused."),
     "allows for good": ("/inbox", ("Always allow …", "Save and trust this rule"), "Saved and tr"),
     "opens a call": (
         "/timeline",
@@ -116,12 +116,12 @@ KEYED: dict[str, tuple[str, tuple[str, ...], str]] = {
     ),
     "tries an action": (
         "/policy",
-        ("Try an action", "What somebody wants to do=tool:file:delete x"),
+        ("Try an action", "Action to try=tool:file:delete x"),
         "Refused",
     ),
     "looks at findings": ("/policy", ("Findings",), "the built-in one"),
-    "goes on with a session": ("/sessions", ("Say something more=go on", "Send"), "Turn 2"),
-    "verifies the record": ("/ledgers", ("Verify: Calls",), "as they were written"),
+    "goes on with a session": ("/sessions", ("Continue this session=go on", "Send"), "Turn 2"),
+    "verifies the record": ("/ledgers", ("Verify: Calls",), "since they were written"),
 }
 LABEL = """((at) => (at.getAttribute("aria-label") ?? at.labels?.[0]?.innerText ?? at.innerText ?? "")
   .trim())"""

@@ -1,12 +1,12 @@
-"""What context a turn is given, from the plane itself: facts of the tier, newest entries.
+"""Build a turn's context from the plane: facts of the tier and the newest ledger entries.
 
-    stages      tier   → where the agent works and as what
-                ledger → the newest entries, of one type or all, except this session's own,
-                         whose turns are in the conversation already
-    budget      what is over it is left out, later stages and older entries first
-    reach       only the newest `limits.attention_reach_max` entries are searched for others'
+    stages      tier   → the agent's workspace and role
+                ledger → the newest entries, of one type or all, except this session's, whose
+                         turns are already in the conversation
+    budget      rows over it are left out, later stages and older entries first
+    reach       only the newest `limits.attention_reach_max` entries are searched
 
-Report what is left out. All of it is data for the model: a JSON object a line, in `<context>`.
+Omissions are reported. The context is data for the model: one JSON object per line in `<context>`.
 """
 
 import json
@@ -30,9 +30,9 @@ _VALUE_CHARS_MAX = 400
 def attend(
     attention: Attention, ledgers: Ledgers, facts: Mapping[str, Json], session_id: str
 ) -> tuple[str, list[str]]:
-    """Return the context, and what is left out of it.
+    """Return the context, and a list of what is left out.
 
-    Raises: ConfigError where a stage cannot be made and the configuration says `fail`.
+    Raises: ConfigError: a stage cannot be built and the configuration says `fail`.
     """
     left_out: list[str] = []
     parts: list[str] = []
@@ -59,11 +59,11 @@ def _skip_or_raise(
     said = error.message if isinstance(error, PaddockError) else type(error).__name__
     if attention.fallback == "fail":
         raise ConfigError(
-            f"the context stage {_name(stage)} cannot be made: {said}",
+            f"the context stage {_name(stage)} cannot be built: {said}",
             where="attention",
-            hint='fallback "skip" goes on without it',
+            hint='fallback "skip" continues without it',
         )
-    left_out.append(f"the stage {_name(stage)} cannot be made: {said}")
+    left_out.append(f"the stage {_name(stage)} cannot be built: {said}")
 
 
 def _newest(rows: list[str], room: int) -> list[str]:
@@ -100,7 +100,7 @@ def _rows(
         is_all = len(found) < reach
         if len(others) >= wanted or is_all or reach >= limits.attention_reach_max:
             break
-        # The newest entries may all be this session's: look further back for others'.
+        # The newest entries may all be this session's: search further back for others.
         reach = min(2 * reach, limits.attention_reach_max)
     if len(others) < wanted and not is_all:
         said = f"{wanted - len(others)} of {wanted} rows of the stage {_name(stage)}"
@@ -126,9 +126,9 @@ def _row(value: Mapping[str, Json]) -> str:
 
 
 def without_marks(text: str) -> str:
-    """Escape what could open or close a tag of the prompt, such as `<context>`."""
-    # Threat: an entry, or why an answer was not accepted, repeats what a model or a file
-    # said; a tag in it would end the section that holds it and speak for the user.
+    """Escape characters that could open or close a tag of the prompt, such as `<context>`."""
+    # Threat: an entry, or the reason for rejecting an answer, repeats text of a model or a file; a
+    # tag in it would end its section and pass for the user's words.
     return text.replace("<", "\\u003c").replace(">", "\\u003e")
 
 
@@ -142,7 +142,7 @@ class Conversation:
         self._turns.append(messages)
 
     def fit(self, tokens_max: int) -> tuple[tuple[Message, ...], int]:
-        """Return the messages of the newest turns that fit, and how many older turns do not."""
+        """Return the messages of the newest turns that fit, and the number of turns left out."""
         kept: list[tuple[Message, ...]] = []
         left = tokens_max
         for turn in reversed(self._turns):

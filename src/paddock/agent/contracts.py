@@ -1,4 +1,4 @@
-"""Prompt contracts: what an order takes in, how the model is asked, what has to come back.
+"""Parse prompt contracts: an order's input, its prompt, and the expected answer.
 
     {
       "contract_id": "PRC-SYNTHESIZE-001",
@@ -9,9 +9,9 @@
       "boundary": {"max_tokens": 8192, "temperature": null, "structured_output": false}
     }
 
-`{{name}}` stands for a member of the input; any other use of two braces is a mistake,
-and so is a name that the input schema does not have. Values are inserted once, as they
-are: two braces in a value are text. Pure but for `load_contracts`, which reads files.
+`{{name}}` is replaced by a member of the input; any other use of two braces is an error, and so is
+a name that is not in the input schema. Values are inserted once and unchanged: two braces in a
+value are text. Pure, except `load_contracts`, which reads files.
 """
 
 import json
@@ -40,7 +40,7 @@ _VARIABLE: Final = lazy_pattern(r"\{\{([a-z][a-z0-9_]{0,63})\}\}")
 
 
 class Boundary(Strict, frozen=True):
-    """Limits and form of an answer. `temperature` None: the provider decides."""
+    """Limits and form of an answer. `temperature`: None lets the provider decide."""
 
     max_tokens: Annotated[int, Meta(ge=1, le=limits.json_integer_max)] = (
         limits.model_output_tokens_default
@@ -51,14 +51,14 @@ class Boundary(Strict, frozen=True):
 
 
 class Template(Struct, frozen=True):
-    parts: tuple[str, ...]  # literal text and variables' names, in turn
+    parts: tuple[str, ...]  # literal text and variable names, alternating
 
     @property
     def variables(self) -> tuple[str, ...]:
         return self.parts[1::2]
 
     def render(self, values: Mapping[str, str]) -> str:
-        # Threat: a value that holds {{name}} would pull in another value if rendered again.
+        # Threat: a value that contains {{name}} would insert another value if rendered again.
         return "".join(values[part] if place % 2 else part for place, part in enumerate(self.parts))
 
 
@@ -67,12 +67,12 @@ def parse_template(text: str) -> Template:
     for literal in parts[::2]:
         found = re.search(r"\{\{.{0,40}|.{0,40}\}\}", literal, re.DOTALL)
         if found is not None:
-            raise ValueError(f"{quote(found[0])} is no variable")
+            raise ValueError(f"{quote(found[0])} is not a variable")
     return Template(tuple(parts))
 
 
 class PromptContract(Struct, frozen=True):
-    """How one kind of order asks the model. `digest` is its file's, or `built-in`."""
+    """The prompt of one kind of order. `digest` is its file's, or `built-in`."""
 
     contract_id: str
     input_schema: Mapping[str, Json]
@@ -113,7 +113,7 @@ def parse_contract(content: bytes, file: str) -> PromptContract:
     given = parse_file(content, file)
     read = given.with_whole_numbers().convert(_ContractFile)
     if _ID.fullmatch(read.contract_id) is None:
-        said = f"{quote(read.contract_id)} is no contract's id"
+        said = f"{quote(read.contract_id)} is not a contract id"
         raise given.error("contract_id", said, "such as PRC-CLASSIFY-001")
     _require_object_schema(given, "input_schema", read.input_schema)
     if read.output_schema is not None:
@@ -152,7 +152,8 @@ class _ContractFile(Strict, frozen=True):
 
 def _require_object_schema(given: JsonFile, name: str, schema: Mapping[str, Json]) -> None:
     if schema.get("type") != "object":
-        raise given.error(name, f"{quote(name)} is no schema of an object", 'add "type": "object"')
+        said = f"{quote(name)} is not an object schema"
+        raise given.error(name, said, 'add "type": "object"')
     try:
         require_schema(OutputSchema(name, schema))
     except ConfigError as error:
@@ -165,7 +166,7 @@ def _require_known_variables(given: JsonFile, contract: PromptContract) -> None:
         if name not in known:
             raise given.error(
                 "template",
-                f"the variable {quote(name)} is no property of input_schema",
+                f"the variable {quote(name)} is not a property of input_schema",
                 f"known: {', '.join(sorted(known)) or 'none'}",
             )
 
@@ -210,7 +211,7 @@ def default_contracts() -> tuple[PromptContract, ...]:
         },
         boundary=Boundary(max_tokens=2_048, structured_output=True),
     )
-    # The user's own words come last, in a tag: nothing before them speaks for the user.
+    # The user's message comes last, in a tag: text before it cannot pass for the user's.
     synthesize = PromptContract(
         contract_id=SYNTHESIZE,
         input_schema=_input("user_message", optional=("context", "correction")),
@@ -227,7 +228,7 @@ def default_contracts() -> tuple[PromptContract, ...]:
 
 
 def load_contracts(directory: Path | None) -> Contracts:
-    """The built-in contracts, and those of `directory`, which replace built-in ones by id."""
+    """Return the built-in contracts, and those of `directory`, which replace them by id."""
     own = () if directory is None else _read_all(directory)
     return {contract.contract_id: contract for contract in (*default_contracts(), *own)}
 
@@ -236,9 +237,9 @@ def _read_all(directory: Path) -> list[PromptContract]:
     files = contract_names(directory)
     if len(files) > limits.prompt_contracts_max:
         raise ConfigError(
-            f"{len(files)} contracts, and {limits.prompt_contracts_max} are allowed",
+            f"{len(files)} contracts, but only {limits.prompt_contracts_max} are allowed",
             where=str(directory),
-            hint="remove what nothing uses",
+            hint="remove unused ones",
         )
     paths = (directory / name for name in files)
     return [
@@ -251,8 +252,8 @@ def parse_contract_file(content: bytes, file: PurePath) -> PromptContract:
     contract = parse_contract(content, str(file))
     if f"{contract.contract_id}.json" != file.name:
         raise ConfigError(
-            f"the file holds the contract {quote(contract.contract_id)}",
+            f"the file has the contract {quote(contract.contract_id)}",
             where=str(file),
-            hint="a contract's file is called by its id",
+            hint="name the file by the contract's id",
         )
     return contract

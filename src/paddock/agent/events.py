@@ -1,9 +1,9 @@
-"""Report a turn to a listener as typed events; and what the turn came to.
+"""Report a turn to a listener as typed events; the turn's result.
 
-Events come one at a time (under a lock), from whichever thread they happen in;
-a listener must not call back into the session. Events are for showing, and ledgers for
-keeping: a listener that raises undoes nothing. It hears no more, and the turn is
-cancelled. Each `Heard…` class adapts a port of another layer to the listener.
+Events come one at a time (under a lock), from the thread in which they happen; a listener must not
+call back into the session. Events are only for display: if a listener raises, nothing is undone; it
+gets no more events, and the turn is cancelled. Each `Heard…` class adapts a port of another layer
+to the listener.
 """
 
 import threading
@@ -26,9 +26,9 @@ _PRINTED_S: Final = 0.25  # at least, between two `CallPrinted`
 
 
 class TextPiece(Struct, frozen=True):
-    """The next piece of what the model says, as it arrives.
+    """The next piece of the model's text, as it arrives.
 
-    Not sent for a delegated order, nor where the contract has an output schema.
+    Not sent for a delegated order, or if the contract has an output schema.
     """
 
     text: str
@@ -61,7 +61,7 @@ class CallPrinted(Struct, frozen=True):
 
 
 class CallFinished(Struct, frozen=True):
-    """A call is over. `ran`: `CallDecided` came before, though it may be stopped or fail yet."""
+    """A call ended. `ran`: `CallDecided` came before, even if it was then stopped or failed."""
 
     call_id: str
     tool: str
@@ -77,7 +77,7 @@ class OrderMoved(Struct, frozen=True):
 
 
 class Spent(Struct, frozen=True):
-    """What an order has cost so far, and the least that its scopes have left (None: no limit)."""
+    """The cost of an order so far, and the tokens left in its tightest scope (None: no limit)."""
 
     wo_id: str
     cost: OrderCost
@@ -124,9 +124,9 @@ class SilentListener:
 
 
 class OneAtATime:
-    """Pass events to a listener one at a time, whatever thread they come from.
+    """Pass events to a listener one at a time, from any thread.
 
-    Once it has raised, pass nothing more and cancel `failed`: no turn goes on unseen.
+    Once it raised, pass no more events and cancel `failed`: no turn continues without a listener.
     """
 
     def __init__(self, listener: TurnListener) -> None:
@@ -142,13 +142,12 @@ class OneAtATime:
             try:
                 self._listener.heard(event)
             except Exception as error:
-                # Raised from inside a call, it would make one that ran look as if it had
-                # not, and the model would make it again: `raise_fault` raises it later.
+                # Raised within a call, it would make a call that ran look as if it had not, and the
+                # model would repeat it: `raise_fault` raises it later.
                 self._fault = error
                 self.failed.cancel()
 
     def raise_fault(self) -> None:
-        """Raise what the listener raised, if it did."""
         with self._lock:
             if self._fault is not None:
                 raise self._fault
@@ -193,19 +192,19 @@ class HeardCalls(CallWatcher):
 
 
 class HeardOutput:
-    """Report what an order's commands print, a line now and then. An `OnOutput`."""
+    """Report output of an order's commands, at most one line per interval. An `OnOutput`."""
 
     def __init__(self, listener: TurnListener) -> None:
         self._listener = listener
         self._line = LastLine()
-        self._told_s = time.monotonic()
+        self._reported_s = time.monotonic()
 
     def __call__(self, name: Literal["stdout", "stderr"], chunk: bytes) -> None:
         self._line(name, chunk)
         now_s = time.monotonic()
-        line = self._line.text if now_s - self._told_s >= _PRINTED_S else ""
+        line = self._line.text if now_s - self._reported_s >= _PRINTED_S else ""
         if line:
-            self._told_s = now_s
+            self._reported_s = now_s
             self._listener.heard(CallPrinted(line))
 
 
@@ -221,7 +220,7 @@ class HeardApprover(Struct, frozen=True):
 
 
 class TurnOutcome(StrEnum):
-    """How a turn ended, as its record says it."""
+    """The end of a turn, as recorded."""
 
     SUCCESS = "success"
     DEGRADED = "degraded"  # no result was accepted; the answer says so
@@ -252,13 +251,13 @@ class TurnResult(Struct, frozen=True):
     turn: int = 0
     was_cancelled: bool = False
     is_unreachable: bool = False
-    """There is no answer, and every order that failed could not reach the provider."""
+    """No answer, because no failed order could reach the provider."""
     tools_withheld: str = ""
     """Why the model was offered no tools, though its agent has some."""
 
     @property
     def note(self) -> str:
-        """What to tell a person where no tool ran; "" where one did."""
+        """A note for a person if no tool ran; "" otherwise."""
         if self.cost.tool_calls:
             return ""
         return ": ".join(filter(None, ("no tool ran in this turn", self.tools_withheld)))
@@ -276,7 +275,7 @@ class TurnResult(Struct, frozen=True):
 
 
 def order_json(order: WorkOrder) -> dict[str, Json]:
-    """All of a work order, for the caller; the ledger has only a digest of its input."""
+    """Return a whole work order for the caller; the ledger has only a digest of its input."""
     shown: dict[str, Json] = to_builtins(order, enc_hook=dict)
     bounds = shown["constraints"]
     bounds["tools_allowed"] = list(bounds["tools_allowed"])

@@ -1,8 +1,8 @@
 """Carry out one work order with a model and the tools that the order allows.
 
-`Executor` keeps no state: all of an order is in its `Assignment`, and it comes back completed
-or failed. An order can only narrow: the runtime enforces its tools as bounds, its tokens are a
-scope below the turn's (if it was delegated: the session's), its time is a deadline.
+`Executor` has no state: an order's data is in its `Assignment`, and the order is returned completed
+or failed. An order only narrows permissions: the runtime limits calls to its tools, its token
+budget is a scope below the turn's (or the session's, if delegated), and its timeout is a deadline.
 """
 
 import json
@@ -55,7 +55,7 @@ from paddock.values.models import (
 from paddock.values.orders import OrderCost, OrderError, OrderFailure, WorkOrder
 
 Timer = Callable[[float, Callable[[], None]], Callable[[], None]]
-"""Call back once, so many seconds later, from any thread; return what cancels it."""
+"""Call back once after so many seconds, from any thread; return a function to cancel it."""
 
 
 def real_timer(seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
@@ -67,9 +67,9 @@ def real_timer(seconds: float, callback: Callable[[], None]) -> Callable[[], Non
 
 class _Deadline(Struct):
     token: CancelToken
-    has_passed: bool = False  # before anybody cancelled
+    has_passed: bool = False  # before any other cancellation
 
-    def run_out(self) -> None:
+    def expire(self) -> None:
         self.has_passed = self.has_passed or not self.token.is_cancelled
         self.token.cancel()
 
@@ -79,7 +79,7 @@ def _in_time(parent: Cancel, timeout_s: float | None, timer: Timer) -> Generator
     with stopped_by(parent) as token, ExitStack() as held:
         deadline = _Deadline(token)
         if timeout_s is not None:
-            held.callback(timer(timeout_s, deadline.run_out))
+            held.callback(timer(timeout_s, deadline.expire))
         yield deadline
 
 
@@ -91,7 +91,7 @@ class Assignment(Struct, frozen=True):
     streams: bool = True
 
 
-_TOKENS_MAX: Final = 10**12  # of one exchange: a server's higher count is not believed
+_TOKENS_MAX: Final = 10**12  # per exchange; higher counts from a server are capped
 
 
 class _OrderStoppedError(Exception):
@@ -101,10 +101,10 @@ class _OrderStoppedError(Exception):
 
 
 class _OrderRun:
-    """One order being carried out. Not shared between threads.
+    """One running order. Not shared between threads.
 
-    `added`: the messages of this order. `cost`: so far. `partial`: the model's newest
-    text, kept for an order that fails.
+    `added`: the messages of this order. `cost`: so far. `partial`: the model's newest text, in case
+    the order fails.
     """
 
     def __init__(self, executor: "Executor", assignment: Assignment, deadline: _Deadline) -> None:
@@ -130,7 +130,7 @@ class _OrderRun:
             ended = self._attempt()
         except errors.IntegrityError:
             raise
-        except Exception as error:  # A defect of ours fails the order, with an id to report.
+        except Exception as error:  # A bug in Paddock fails the order, with an id to report.
             ended = self._defect(error)
         elapsed_ms = (self._executor.model.monotonic_ns() - started) // 1_000_000
         self.cost = self.cost.plus(OrderCost(elapsed_ms=elapsed_ms))
@@ -140,17 +140,17 @@ class _OrderRun:
         order = self._assignment.order
         constraints = order.constraints
         if constraints.cost_budget is not None:
-            said = "no prices are known, so a budget of money cannot be kept"
+            said = "a cost budget cannot be enforced, because no prices are known"
             return _failed(OrderFailure.BUDGET_EXHAUSTED, said)
         contract = self._executor.contracts.get(constraints.prompt_contract_id)
         if contract is None:
-            said = f"there is no prompt contract {quote(constraints.prompt_contract_id)}"
+            said = f"prompt contract {quote(constraints.prompt_contract_id)} not found"
             return _failed(OrderFailure.CONTRACT_NOT_FOUND, said)
         problem = contract.input_problem(order.input_context)
         if problem:
             return _failed(OrderFailure.INPUT_SCHEMA_INVALID, problem)
         try:
-            ended = self._to_the_end(contract)
+            ended = self._converse(contract)
         except _OrderStoppedError as stopped:
             return Fail(stopped.error, self.partial)
         except errors.BudgetExhaustedError as error:
@@ -173,11 +173,11 @@ class _OrderRun:
         said = f"internal error {report}: {type(error).__name__} at {places}"
         return _failed(OrderFailure.EXECUTION_ERROR, said)
 
-    def _to_the_end(self, contract: PromptContract) -> Answer | Fail:
+    def _converse(self, contract: PromptContract) -> Answer | Fail:
         order, has_schema = self._assignment.order, contract.output is not None
         self.added.append(UserMessage(contract.render(order.input_context)))
         allowed = Allowed(self._tools, order.constraints.turn_limit, has_schema=has_schema)
-        # Show no structured answer as it streams: nobody has checked it against its schema.
+        # Do not stream a structured answer: it is not validated against its schema yet.
         is_shown = self._assignment.streams and not has_schema
         on_text = HeardText(self._executor.listener) if is_shown else None
         while True:
@@ -188,7 +188,7 @@ class _OrderRun:
                     self._run_calls(turn)
                 case AskAgain():
                     self._refuse(turn.tool_calls, OrderFailure.TRUNCATED)
-                    self._tell_cut(turn)
+                    self._report_cut(turn)
                 case Resend():
                     self.added.append(turn.message)
                     self._answer_paused(step.not_run)
@@ -202,8 +202,6 @@ class _OrderRun:
                     if turn.text.strip():
                         self.added.append(AssistantMessage(turn.text))
                     return step if step.partial else replace(step, partial=self.partial)
-
-    # The model
 
     def _ask(self, contract: PromptContract, on_text: HeardText | None) -> ModelTurn:
         self._require_running()
@@ -237,14 +235,14 @@ class _OrderRun:
         self._executor.listener.heard(spent)
         return turn
 
-    def _tell_cut(self, turn: ModelTurn) -> None:
+    def _report_cut(self, turn: ModelTurn) -> None:
         if turn.text.strip():
             self.added.append(AssistantMessage(turn.text))
         calls = _undone(turn.tool_calls, self._tools)
         self.added.append(
             UserMessage(
-                f"Your last turn was cut at the output limit, and nothing of it was done{calls}. "
-                "Go on with less in one turn."
+                f"Your last turn was cut at the output limit, and none of it was executed{calls}. "
+                "Continue with less in one turn."
             )
         )
 
@@ -254,13 +252,11 @@ class _OrderRun:
         refusal = Refusal(
             errors.CallDroppedError.code,
             "it was not run: the turn was paused before its end",
-            "make the call again in a turn that comes to its end",
+            "repeat the call in a turn that is not paused",
         )
         done = self._drop(calls, refusal)
         self.added.append(ToolAnswers(tuple(ToolAnswer.of(each.result) for each in done)))
-        self._require_on_record(done)
-
-    # Calls
+        self._require_recorded(done)
 
     def _run_calls(self, turn: ModelTurn) -> None:
         self._require_running()
@@ -282,7 +278,7 @@ class _OrderRun:
         )
         self._progress = self._progress.after_results(tuple(not each.ran for each in done))
         self._require_running()
-        self._require_on_record(done)
+        self._require_recorded(done)
         if self._progress.refusals >= limits.refusals_max:
             last = next(each.result for each in reversed(done) if not each.ran)
             said = "" if last.refusal is None else f": {last.refusal.error}"
@@ -290,7 +286,7 @@ class _OrderRun:
                 OrderFailure.STUCK, f"{self._progress.refusals} calls were refused in a row{said}"
             )
 
-    def _require_on_record(self, done: list[Done]) -> None:
+    def _require_recorded(self, done: list[Done]) -> None:
         for each in done:
             refusal = each.result.refusal
             if refusal is not None and refusal.code == errors.LedgerUnknownError.code:
@@ -321,9 +317,9 @@ class _OrderRun:
 
 
 def _undone(calls: tuple[ToolUse, ...], tools: frozenset[str]) -> str:
-    """Say which tools' calls did not run, as the end of a sentence."""
-    # Threat: a name is whatever the model wrote, and this sentence goes into a user
-    # message. Repeat only names that we gave.
+    """Name the tools whose calls did not run, as the end of a sentence."""
+    # Threat: a model can write any tool name, and this sentence goes into a user message. Repeat
+    # only names of tools that it was offered.
     names = dict.fromkeys(call.name for call in calls)
     known = ", ".join(name for name in names if name in tools)
     others = sum(name not in tools for name in names)
@@ -333,7 +329,7 @@ def _undone(calls: tuple[ToolUse, ...], tools: frozenset[str]) -> str:
 
 
 def _answer_message(turn: ModelTurn, answer: Answer) -> AssistantMessage:
-    """The answer for the conversation, without calls: they did not run and have no results."""
+    """Return the answer for the conversation, without calls, which did not run."""
     if not turn.tool_calls and turn.text.strip():
         return turn.message
     text = turn.text.strip() or json.dumps(dict(answer.result), ensure_ascii=False)
@@ -382,7 +378,7 @@ class Executor(Struct, frozen=True):
         except errors.IntegrityError:
             raise
         except errors.PaddockError as error:
-            # Release no result that is not on record.
+            # Do not release a result that is not recorded.
             said = f"the end of the order could not be recorded: {error.message}"
             return order.failed(OrderError(OrderFailure.EXECUTION_ERROR, said), cost)
         return final

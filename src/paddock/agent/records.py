@@ -1,9 +1,9 @@
-"""Make the ledger entries of a session from orders, exchanges and turns. Pure.
+"""Build the ledger entries of a session from orders, exchanges and turns. Pure.
 
-`ho1m` holds what executors do (LLM_CALL, WO_COMPLETED, WO_FAILED; the runtime records
-tool calls), `ho2m` what the supervisor decides. An LLM_CALL always has the request's
-digest, and the contents only where the configuration keeps them. Text of a model or a
-user is made fit for a line; where it is cut, the entry says by how much or ends so.
+`ho1m` has the executors' entries (LLM_CALL, WO_COMPLETED, WO_FAILED; the runtime records tool
+calls), `ho2m` the supervisor's. An LLM_CALL always has the request's digest, and the contents only
+if the configuration keeps them. Text of a model or user is escaped for a line; if it is cut, the
+entry says by how much, or the text ends with a mark.
 """
 
 from bisect import bisect_right
@@ -38,8 +38,8 @@ class RecordedExchange(Struct, frozen=True):
     latency_ms: int
     shortage: Shortage | None = None
     charged_tokens: int = 0
-    """What its attempts took from the budgets. One of unknown cost took all it was granted."""
-    contents: str | None = None  # JSON text, where the configuration keeps contents
+    """The budget spent by its attempts; one of unknown cost spent all that it was granted."""
+    contents: str | None = None  # JSON text, if the configuration keeps contents
 
 
 class Scribe(Struct, frozen=True):
@@ -215,7 +215,7 @@ def _said(name: str, text: str) -> dict[str, Json]:
     kept = clean(text)
     if _size(kept) <= limits.turn_text_bytes_max:
         return {name: kept}
-    # Bisect for the longest that fits: escaped, a character takes up to six bytes.
+    # Bisect for the longest prefix that fits: an escaped character takes up to six bytes.
     lengths = range(1, len(kept))
     fits = bisect_right(lengths, limits.turn_text_bytes_max, key=lambda n: _size(kept[:n]))
     return {name: kept[:fits], f"{name}_cut_chars": len(kept) - fits}

@@ -1,8 +1,8 @@
 """Read sessions back from the ledgers: list them, and restore their conversations.
 
-A turn's message and response are in its `TURN_RECORDED`. The tool calls and results
-between them, of every order to answer, are in `LLM_CALL` where the configuration kept
-contents; where it did not, restore the turn without them and say so in a notice.
+A turn's message and response are in its `TURN_RECORDED`. The tool calls and results between them
+are in `LLM_CALL` if the configuration kept contents; otherwise the turn is restored without them,
+and a notice says so.
 """
 
 import json
@@ -36,7 +36,7 @@ class RecordedTurn(Struct, frozen=True):
     user_message_cut_chars: int = 0
     response_cut_chars: int = 0
     orders: tuple[str, ...] = ()
-    """The orders to answer, in order. None but the last can have been accepted."""
+    """The orders to answer the message, in sequence. Only the last can have been accepted."""
 
     @property
     def cut_chars(self) -> int:
@@ -62,7 +62,7 @@ class RecordedSession(Struct, frozen=True):
     model: str
     turns: tuple[RecordedTurn, ...]
     unfinished: tuple[RecordedTurn, ...] = ()
-    """Turns that began and have no record: the process was killed, or they still run."""
+    """Turns that began but have no record: the process was killed, or they still run."""
     orders_used: int = 0
 
     @property
@@ -89,7 +89,7 @@ class RecordedSession(Struct, frozen=True):
 
 def list_sessions(ledgers: Ledgers, agent: str | None = None) -> tuple[RecordedSession, ...]:
     by_session: dict[str, list[StoredEntry]] = {}
-    # One pass over the ledger: a session's entries may be anywhere behind its start.
+    # One pass over the ledger: a session's entries may be anywhere after its start.
     for stored in _rows(ledgers, LedgerName.HO2M, Filter()):
         by_session.setdefault(stored.entry.session_id, []).append(stored)
     found = (_session(session_id, rows) for session_id, rows in by_session.items())
@@ -105,11 +105,11 @@ def find_session(ledgers: Ledgers, session_id: str) -> RecordedSession | None:
 def _rows(ledgers: Ledgers, name: LedgerName, wanted: Filter) -> Sequence[StoredEntry]:
     found = ledgers.query(name, wanted, None)
     if found.bad:
-        # Threat: whoever makes a line unreadable would take a turn out of the session.
+        # Threat: making a line unreadable would remove a turn from the session.
         raise LedgerDamagedError(
-            f"{len(found.bad) + found.bad_omitted} lines of the ledger {name} hold no entry",
+            f"{len(found.bad) + found.bad_omitted} bad lines in the ledger {name}",
             where=name,
-            hint="paddock ledger verify says which",
+            hint="find them with: paddock ledger verify",
         )
     return found.entries
 
@@ -119,10 +119,10 @@ class _Start(Struct, frozen=True):
 
 
 class _Exchange(Struct, frozen=True):
-    """Of an LLM_CALL."""
+    """The metadata of an LLM_CALL."""
 
     charged_tokens: int | None = None
-    """None in old entries, which do not have it."""
+    """None in old entries."""
     usage: dict[str, int] = {}
     contents: str | None = None
 
@@ -140,8 +140,8 @@ def _read(row: StoredEntry, type_: type[M]) -> M:
         return convert(dict(row.entry.metadata), type_)
     except ValidationError as error:
         raise LedgerDamagedError(
-            f"the entry {row.id} is no {row.entry.event_type}: {error}",
-            hint="it was written by something else",
+            f"the entry {row.id} is not a valid {row.entry.event_type}: {error}",
+            hint="another program may have written it",
         ) from None
 
 
@@ -190,7 +190,7 @@ def _unfinished(
 ) -> tuple[RecordedTurn, ...]:
     found: dict[int, RecordedTurn] = {}
     for row in plans:
-        # An order that was delegated belongs to the turn before it, or to none.
+        # A delegated order belongs to the turn before it, or to none.
         if row.entry.metadata.get("wo_type") != OrderType.EXECUTE.value:
             turn = _turn(row, orders)
             # The first order of a turn has the message, which may be empty.
@@ -199,7 +199,7 @@ def _unfinished(
 
 
 def restore(ledgers: Ledgers, session: RecordedSession) -> tuple[Conversation, tuple[str, ...]]:
-    """Return its conversation, and notices of what could not be restored."""
+    """Return its conversation, and notices of what was not restored."""
     kept: dict[str, list[StoredEntry]] = {}
     for row in _exchanges(ledgers, session.session_id):
         kept.setdefault(row.entry.submission_id, []).append(row)
@@ -219,8 +219,8 @@ def restore(ledgers: Ledgers, session: RecordedSession) -> tuple[Conversation, t
     notices: list[str] = []
     if without:
         notices.append(
-            f"of {without} turns only message and response are restored: what was called in "
-            "between is kept only with [ledger] keep_model_contents = true"
+            f"of {without} turns only message and response are restored: the calls between "
+            "them are kept only with [ledger] keep_model_contents = true"
         )
     if cut_short:
         notices.append(f"of {cut_short} turns the last calls before a failure are not restored")
@@ -231,7 +231,7 @@ def restore(ledgers: Ledgers, session: RecordedSession) -> tuple[Conversation, t
 
 
 def tokens_charged(ledgers: Ledgers, session_id: str) -> int:
-    """What the exchanges of a session took from its budget, its children's included."""
+    """Return the tokens that a session's exchanges were charged, including its children's."""
     found = (_read(row, _Exchange) for row in _exchanges(ledgers, session_id))
     return sum(
         sum(each.usage.get(name, 0) for name in Usage._fields)
@@ -249,7 +249,7 @@ def _exchanges(ledgers: Ledgers, session_id: str) -> Sequence[StoredEntry]:
 class _Between(Struct):
     messages: list[Message] = field(default_factory=list[Message])
     is_cut_short: bool = False
-    """Calls of the last exchange may have run; no later request has their results."""
+    """Calls of the last exchange may have run, but no later request has their results."""
 
 
 def _between(turn: RecordedTurn, kept: Mapping[str, list[StoredEntry]]) -> _Between | None:
@@ -257,16 +257,16 @@ def _between(turn: RecordedTurn, kept: Mapping[str, list[StoredEntry]]) -> _Betw
     for order in turn.orders:
         rows = kept.get(order, [])
         is_accepted = order == turn.answered_by
-        said_there = _said_in(rows, turn.response if is_accepted else None)
-        if said_there is None or (is_accepted and not rows):
+        in_order = _messages_in(rows, turn.response if is_accepted else None)
+        if in_order is None or (is_accepted and not rows):
             return None
         # Leave out the first order's prompt: `restore` puts the user's message there.
-        found.messages += said_there.messages[1 if order == turn.orders[0] else 0 :]
-        found.is_cut_short = found.is_cut_short or said_there.is_cut_short
+        found.messages += in_order.messages[1 if order == turn.orders[0] else 0 :]
+        found.is_cut_short = found.is_cut_short or in_order.is_cut_short
     return found
 
 
-def _said_in(exchanges: Sequence[StoredEntry], accepted: str | None) -> _Between | None:
+def _messages_in(exchanges: Sequence[StoredEntry], accepted: str | None) -> _Between | None:
     found = _Between()
     answer: AssistantMessage | None = None
     for row in exchanges:
@@ -275,7 +275,7 @@ def _said_in(exchanges: Sequence[StoredEntry], accepted: str | None) -> _Between
         except (BrokenJsonError, ValidationError, UnicodeEncodeError):
             return None
         found.messages += kept.messages
-        # Only the last: every earlier turn is among the next request's messages.
+        # Only the last one: earlier turns are among the next request's messages.
         answer = kept.turn
     if answer is None:
         return None if accepted is not None and exchanges else found
@@ -285,7 +285,7 @@ def _said_in(exchanges: Sequence[StoredEntry], accepted: str | None) -> _Between
         is_whole = bool(text) and not answer.tool_calls
         found.messages.append(answer if is_whole else AssistantMessage(text or accepted))
     elif text:
-        # Without its calls: their results are not here, and a provider would refuse them.
+        # Without its calls: their results are missing, and a provider would refuse them.
         found.messages.append(AssistantMessage(text))
     return found
 

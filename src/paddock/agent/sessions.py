@@ -1,4 +1,4 @@
-"""A session: one turn for each message, orders to other agents, start and end on record."""
+"""Run a session: one turn per message, delegated orders, and entries for its start and end."""
 
 import threading
 from collections.abc import Callable, Generator, Mapping
@@ -27,9 +27,9 @@ class ChildAgent(Struct, frozen=True):
 
 
 class SessionParts(Struct, frozen=True):
-    """What a session is made of. `close` releases all of it, and is called once.
+    """The parts of a session. `close` releases all of them, and is called once.
 
-    `open_child` opens a descendant agent for a `with` block. Raises: UsageError: there is none.
+    `open_child` opens a descendant agent for a `with` block. Raises: UsageError: no such agent.
     """
 
     charter: Charter
@@ -81,32 +81,31 @@ class Session:
     def handle_turn(self, user_message: str, cancel: Cancel = NEVER) -> TurnResult:
         """Answer a message; see `Supervisor.handle_turn`.
 
-        If `close` came meanwhile, the last turn out ends the session, and raises as `close`.
-        If the listener raised, the turn is cancelled and recorded, and this and every later
-        turn raise the same error.
+        If `close` was called meanwhile, the last running turn ends the session, and raises as
+        `close`. If the listener raised, the turn is cancelled and recorded, and this and every
+        later turn raise the same error.
 
-        Raises: UsageError: the message is no text, or the session was closed.
+        Raises: UsageError: the message is not text, or the session was closed.
         """
         message = text_of("the message", user_message)
-        with self._at_work(cancel) as stop:
+        with self._running_turn(cancel) as stop:
             return self._parts.supervisor.handle_turn(message, stop)
 
     def delegate(
         self, agent: str, task: str, budget: int | None = None, cancel: Cancel = NEVER
     ) -> WorkOrder:
-        """Have a descendant agent carry out `task`; return its order, completed or failed.
+        """Delegate `task` to a descendant agent; return its order, completed or failed.
 
-        The child's authority is the intersection: every decision is the strictest of its
-        own and of this agent's, its tools are those that both have. Its tokens are taken
-        from the session's, not from a turn's: at most `budget`, else what an order may take.
+        The child's authority is the intersection: every decision is the stricter of both agents'
+        decisions, and its tools are those that both have. Its tokens are charged to the session,
+        not to a turn: at most `budget`, or by default an order's limit.
 
-        Raises: UsageError: no descendant, or `budget` is no number of tokens. Otherwise as
-        `handle_turn`.
+        Raises: UsageError: not a descendant, or an invalid `budget`. Otherwise as `handle_turn`.
         """
         if budget is not None and (type(budget) is not int or budget < 1):
             raise UsageError(f"budget is {budget!r}", hint="give a number of tokens, 1 or more")
         office, own = self._parts.office, self._parts.charter
-        with self._at_work(cancel) as stop, self._parts.open_child(agent) as child:
+        with self._running_turn(cancel) as stop, self._parts.open_child(agent) as child:
             # Threat: a declaration may give a child a tool that its parent does not have.
             tools = tuple(name for name in child.charter.tools_allowed if name in own.tools_allowed)
             constraints = Constraints(
@@ -131,12 +130,12 @@ class Session:
             return done
 
     def close(self) -> None:
-        """Record the end and release everything. Twice is harmless.
+        """Record the end and release everything. Calling it again does nothing.
 
-        Refuse new turns at once and do not wait for those that run in other threads: the last
-        of them to finish ends the session.
+        New turns are refused at once. It does not wait for turns in other threads: the last of them
+        to finish ends the session.
 
-        Raises: PaddockError where the end cannot be recorded; all is released even so.
+        Raises: PaddockError: the end could not be recorded; everything is still released.
         """
         with self._lock:
             is_last = not self._is_closed and self._running == 0
@@ -161,7 +160,7 @@ class Session:
         self.close()
 
     @contextmanager
-    def _at_work(self, cancel: Cancel) -> Generator[Cancel]:
+    def _running_turn(self, cancel: Cancel) -> Generator[Cancel]:
         listener = self._parts.listener
         listener.raise_fault()
         with self._lock:
@@ -173,7 +172,7 @@ class Session:
                 yield stop
             listener.raise_fault()
         finally:
-            # Closing the ledger under a running turn would lose its record: the last one ends.
+            # Closing the ledger during a turn would lose its record, so the last turn closes it.
             with self._lock:
                 self._running -= 1
                 is_last = self._is_closed and self._running == 0

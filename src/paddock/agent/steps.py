@@ -1,7 +1,7 @@
-"""Decide what a model's turn leads to (`next_step`, pure), and ask the model (`ModelDoor`).
+"""Choose the step after a model's turn (`next_step`, pure), and ask the model (`ModelDoor`).
 
-Every `Stop` leads to exactly one step; an unknown one fails the order. `ModelDoor.ask` reserves
-tokens before anything is sent, and records the exchange before its turn is used.
+Every `Stop` has exactly one next step; an unknown one fails the order. `ModelDoor.ask` reserves
+tokens before it sends anything, and records the exchange before its turn is used.
 """
 
 import json
@@ -30,9 +30,9 @@ RESPONSE_TEXT: Final = "response_text"  # the one field of an answer whose contr
 
 
 class RunCalls(Struct, frozen=True):
-    """Hand all calls of the turn to the runtime, which answers each; then ask the model again.
+    """Pass all calls of the turn to the runtime, which answers each; then ask the model again.
 
-    The runtime decides which of them run; the order's tools are its bounds there.
+    The runtime decides which of them run, within the order's tools.
     """
 
 
@@ -44,7 +44,7 @@ class Answer(Struct, frozen=True):
 
 
 class AskAgain(Struct, frozen=True):
-    """The turn was cut, perhaps inside a call: run none of its calls and tell the model, once."""
+    """The turn was cut, perhaps within a call: run none of its calls, and ask again once."""
 
 
 class Resend(Struct, frozen=True):
@@ -67,7 +67,7 @@ Step = RunCalls | Answer | AskAgain | Resend | Fail
 
 
 class OrderProgress(Struct, frozen=True):
-    turns: int = 0  # of the model so far; paused ones do not count
+    turns: int = 0  # of the model so far, except paused ones
     pauses: int = 0
     was_truncated: bool = False
     last_call: str = ""  # name and arguments of the newest call, as text to compare
@@ -75,7 +75,7 @@ class OrderProgress(Struct, frozen=True):
     refusals: int = 0  # calls refused in a row, for any reason
 
     def after_results(self, refused: tuple[bool, ...]) -> "OrderProgress":
-        """Count one turn's results, in order: true where a call was refused.
+        """Count one turn's results, in order: True for a refused call.
 
         Once a row has reached the limit, a later success in the same turn does not reset it.
         """
@@ -95,7 +95,7 @@ class Allowed(Struct, frozen=True):
 def next_step(
     turn: ModelTurn, progress: OrderProgress, allowed: Allowed
 ) -> tuple[Step, OrderProgress]:
-    """Return what to do now, and the progress to pass in next time. Pure and total."""
+    """Return the next step, and the progress to pass in next time. Pure and total."""
 
     def failed(code: OrderFailure, said: str) -> tuple[Step, OrderProgress]:
         return _fail(code, said, turn, allowed), progress
@@ -107,8 +107,8 @@ def next_step(
                 return _after_calls(turn, progress, allowed)
             return _answer(turn, allowed), progress
         case Stop.MAX_TOKENS:
-            # Ask again once, even past the turn limit: an order without tools has one turn,
-            # and no other way to an answer that fits.
+            # Ask again once, even past the turn limit: an order without tools has only one turn,
+            # and could not get an answer that fits otherwise.
             progress = replace(progress, turns=progress.turns + 1)
             if progress.was_truncated:
                 return failed(OrderFailure.TRUNCATED, "the answer was cut at the output limit")
@@ -135,9 +135,9 @@ def _after_calls(
     turn: ModelTurn, progress: OrderProgress, allowed: Allowed
 ) -> tuple[Step, OrderProgress]:
     if not allowed.tools:
-        # No call can run: take what else the turn has for the answer.
+        # No call can run: use the rest of the turn as the answer.
         if turn.structured is None and not turn.text.strip():
-            said = "the model called tools and none is allowed"
+            said = "the model called tools, but none are allowed"
             return Fail(OrderError(OrderFailure.EXECUTION_ERROR, said)), progress
         answer = _answer(turn, allowed)
         if isinstance(answer, Answer):
@@ -170,7 +170,7 @@ def _answer(turn: ModelTurn, allowed: Allowed) -> Answer | Fail:
     if turn.structured is not None:
         return Answer(turn.structured)
     if allowed.has_schema:
-        said = turn.structured_problem or "the answer is not the object that was asked for"
+        said = turn.structured_problem or "the answer is not the requested object"
         return _fail(OrderFailure.OUTPUT_SCHEMA_INVALID, said, turn, allowed)
     return Answer({RESPONSE_TEXT: turn.text})
 
@@ -193,7 +193,7 @@ _NOTHING_CHARGED: Final = frozenset(
         FailureKind.SCRIPT,
     }
 )
-"""Refused before a model saw it. What any other failure cost is unknown."""
+"""Failures before a model got the request. The cost of any other failure is unknown."""
 _SILENCE: Final = SilentListener()
 
 
@@ -204,7 +204,7 @@ class ModelDoor(Struct, frozen=True):
     monotonic_ns: Callable[[], int]
     keeps_contents: bool = False
     listener: TurnListener = _SILENCE
-    """Told once for each scope that runs short under a budget that only warns."""
+    """Notified once for each scope that runs short under a budget that only warns."""
 
     def ask(
         self,
@@ -216,12 +216,12 @@ class ModelDoor(Struct, frozen=True):
         cancel: Cancel,
         new: tuple[Message, ...],
     ) -> ModelTurn:
-        """Return the turn, paid for and on record. `new`: the messages since the last exchange.
+        """Return the turn, paid for and recorded. `new`: the messages since the last exchange.
 
-        Its usage is known only if that of every attempt is.
+        Its usage is known only if every attempt's is.
 
-        Raises: BudgetExhaustedError: nothing was sent. ProviderError. PaddockError: it could not
-        be recorded, and the turn is dropped.
+        Raises: BudgetExhaustedError: nothing was sent. ProviderError. PaddockError: recording
+        failed, and the turn is dropped.
         """
         reservation, request = _reserve(request, budget)
         started = self.monotonic_ns()
@@ -243,12 +243,12 @@ class ModelDoor(Struct, frozen=True):
         try:
             turn = self.router.route(request, on_text=on_text, cancel=cancel, pay=payment.pay)
         except BaseException as error:
-            # Record every request that may have been sent, and what it cost.
+            # Record every request that may have been sent, and its cost.
             if payment.is_begun:
                 self.ledger.append([self.scribe.unanswered(exchange(None), error)])
             raise
         finally:
-            # No attempt was begun, or this is settled already and nothing happens.
+            # Releases it if no attempt began; otherwise it is already settled.
             reservation.release()
         turn = replace(turn, usage_is_known=turn.usage_is_known and payment.is_known)
         self.ledger.append([self.scribe.answered(exchange(turn), turn)])
@@ -264,15 +264,15 @@ class ModelDoor(Struct, frozen=True):
             kept["system"] = request.system
         if turn is not None:
             kept["turn"] = message_as_json(turn.message)
-        # ASCII, so that whatever a model wrote fits a ledger's line.
+        # ASCII, so that any text of a model fits a ledger line.
         return json.dumps(kept, ensure_ascii=True)
 
 
 class _Payment:
     """Pay for each attempt of one exchange, with a reservation as large as the first.
 
-    `is_begun`: an attempt was begun. `charged`: tokens, of all attempts. `is_known`: all of them
-    said what they cost. `shortage`: the first that a budget which only warns had.
+    `is_begun`: an attempt began. `charged`: tokens of all attempts. `is_known`: all attempts
+    reported their cost. `shortage`: the first one of a budget that only warns.
     """
 
     def __init__(self, budget: Budget, first: TokenReservation, listener: TurnListener) -> None:
@@ -292,7 +292,7 @@ class _Payment:
         charged: int | None = None
         try:
             if reservation.is_news:
-                # Before it is sent, so that whoever hears it can still cancel.
+                # Before it is sent, so that the listener can still cancel.
                 said = f"{reservation.shortage}; the budget only warns"
                 self._listener.heard(Noticed(said))
             turn = send()
@@ -303,7 +303,7 @@ class _Payment:
                 charged = 0
             raise
         except ConfigError:
-            # Raised before anything is sent: a key, an SDK or a schema that cannot be used.
+            # Raised before anything is sent: an unusable key, SDK or schema.
             charged = 0
             raise
         else:

@@ -1,11 +1,11 @@
-"""Turn a user's message into work orders, and judge what comes back.
+"""Turn a user's message into work orders, and judge their results.
 
     message → attention → classify → synthesize → quality gate → response
               (context)   (optional)    ▲               │ not accepted: at most
                                         └───────────────┘ `limits.order_retries_max` times
 
-`TURN_RECORDED` is written however the work ended; where it cannot be, the answer is withheld.
-An order is not retried if refused, cancelled, stuck, out of budget or its provider unreachable.
+`TURN_RECORDED` is written however the turn ends; if that fails, the answer is withheld. An order is
+not retried if it was refused, cancelled, stuck or out of budget, or its provider is unreachable.
 """
 
 import itertools
@@ -46,7 +46,7 @@ from paddock.values.orders import (
 
 
 class Charter(Struct, frozen=True):
-    """What one agent is and may spend in this session."""
+    """One agent's role and limits in this session."""
 
     agent: str
     system_prompt: str
@@ -54,14 +54,14 @@ class Charter(Struct, frozen=True):
     classify: bool = False
     attention: Attention | None = None
     facts: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """What the context's tier stage tells the model."""
+    """The facts in the context's tier stage."""
     turn_tokens: int = 200_000
     order_tokens: int = 100_000
     order_timeout_s: float = limits.order_timeout_s
 
 
 class Office(Struct, frozen=True):
-    """What the session's turns and delegations share."""
+    """State shared by the session's turns and delegations."""
 
     scribe: Scribe
     ledger: Ledger
@@ -102,7 +102,7 @@ def find_problem(order: WorkOrder, contract: PromptContract | None) -> str:
         return f"the order failed: {order.error.code.value}: {order.error.message}"
     result = order.output_result
     if result is None:
-        return "there is no result"
+        return "the order has no result"
     if contract is not None:
         problem = contract.output_problem(result)
         if problem:
@@ -116,20 +116,20 @@ def response_of(order: WorkOrder) -> str:
         return ""
     text = result.get(RESPONSE_TEXT)
     said = text if isinstance(text, str) else json.dumps(dict(result), ensure_ascii=False)
-    # A model can write half a surrogate pair, and no terminal or file takes one.
+    # A model can write a lone surrogate, which terminals and files cannot encode.
     return said.encode("utf-8", "replace").decode("utf-8")
 
 
-NO_TOOLS_FOR: Final = frozenset({"greeting"})  # speech acts that ask for nothing to be done
+NO_TOOLS_FOR: Final = frozenset({"greeting"})  # speech acts that request no action
 _WITHHELD: Final = "the model took the message for a {}, and was offered no tools"
-# How a person is told what a turn does without.
+# Notices to the user.
 _WITHOUT: Final = {
-    "context": "this turn goes on without context: {}",
-    "classify": "what kind of message this is was not found out, so every tool is offered: {}",
-    "conversation": "this turn goes on without the oldest messages: {}",
+    "context": "this turn continues without context: {}",
+    "classify": "the message could not be classified, so every tool is offered: {}",
+    "conversation": "this turn continues without the oldest messages: {}",
 }
 _CANCELLED: Final = "The turn was cancelled."
-_CORRECTION_CHARS_MAX: Final = 600  # of the reason that a correction gives the model
+_CORRECTION_CHARS_MAX: Final = 600  # of the reason in a correction
 
 
 class _Turn(Struct):
@@ -139,7 +139,7 @@ class _Turn(Struct):
     cancel: Cancel
     orders: list[WorkOrder] = field(default_factory=list[WorkOrder])
     messages: list[Message] = field(default_factory=list[Message])
-    """What the turn adds to the conversation after the user's message."""
+    """The messages that the turn adds after the user's."""
     tools_withheld: str = ""
     unreached: list[bool] = field(default_factory=list[bool])
     """For each failed order: whether its provider was unreachable."""
@@ -162,7 +162,7 @@ class Supervisor:
         conversation: Conversation,
         turns: int = 0,
     ) -> None:
-        """`turns`: how many a resumed session had before."""
+        """`turns`: the number of earlier turns of a resumed session."""
         self._charter = charter
         self._executor = executor
         self._office = office
@@ -182,7 +182,7 @@ class Supervisor:
             self._cost = self._cost.plus(cost)
 
     def handle_turn(self, user_message: str, cancel: Cancel = NEVER) -> TurnResult:
-        """Answer a message. The turn is on record, unless recording it is what raised.
+        """Answer a message. The turn is always recorded, unless recording it raised.
 
         Raises: IntegrityError: the session must end. PaddockError: not recorded, so not answered.
         """
@@ -210,8 +210,6 @@ class Supervisor:
                 self._record(turn, ended)
             return self._result(turn, ended)
 
-    # The work
-
     def _attempt(self, turn: _Turn) -> TurnEnd:
         context, tools = self._attend(turn), self._narrowed(turn)
         if turn.cancel.is_cancelled:
@@ -234,7 +232,7 @@ class Supervisor:
         said, partial = f"I could not finish this: {problem}.", response_of(order)
         said = f"{said} A person should look at it."
         if partial.strip():
-            said = f"{said}\n\nWhat there was:\n{partial}"
+            said = f"{said}\n\nPartial result:\n{partial}"
         return TurnEnd(said, TurnOutcome.DEGRADED, reason=problem)
 
     def _complete_chain(self, turn: _Turn) -> None:
@@ -243,15 +241,15 @@ class Supervisor:
 
     def _attend(self, turn: _Turn) -> str:
         charter, office = self._charter, self._office
-        if charter.attention is None or not self._takes("context"):
+        if charter.attention is None or not self._has_variable("context"):
             return ""
         session_id = office.scribe.session_id
         text, left_out = attend(charter.attention, office.ledgers, charter.facts, session_id)
         for said in left_out:
-            self._go_on_without(turn, "context", said)
+            self._continue_without(turn, "context", said)
         return text
 
-    def _takes(self, variable: str) -> bool:
+    def _has_variable(self, variable: str) -> bool:
         contract = self._office.contracts.get(SYNTHESIZE)
         return contract is not None and variable in contract.template.variables
 
@@ -265,9 +263,9 @@ class Supervisor:
         result = execution.order.output_result
         if execution.order.state is not OrderState.COMPLETED or result is None:
             error = execution.order.error
-            self._go_on_without(turn, "classify", "" if error is None else error.message)
+            self._continue_without(turn, "classify", "" if error is None else error.message)
             return allowed
-        # The classifier is advisory: it may take the tools away, and can add none.
+        # The classifier is advisory: it can withhold the tools, but not add any.
         speech_act = result.get("speech_act")
         if result.get("ambiguity") != "low" or speech_act not in NO_TOOLS_FOR:
             return allowed
@@ -283,13 +281,13 @@ class Supervisor:
         while True:
             attempt += 1
             given: dict[str, Json] = {"user_message": turn.user_message}
-            if attempt > 1 and self._takes("correction"):
+            if attempt > 1 and self._has_variable("correction"):
                 given["correction"] = _correction(problem)
             elif attempt == 1 and context:
                 given["context"] = context
             execution = self._carry_out(turn, OrderType.SYNTHESIZE, SYNTHESIZE, given, tools)
             order = execution.order
-            # `_record` puts the user's message in the place of the first prompt.
+            # `_record` replaces the first prompt by the user's message.
             turn.messages += execution.messages[1 if attempt == 1 else 0 :]
             problem = find_problem(order, contract)
             self._office.append(self._office.scribe.judged(order, turn.number, attempt, problem))
@@ -340,14 +338,12 @@ class Supervisor:
         if turn.messages:
             return (*fitting, UserMessage(turn.user_message), *turn.messages)
         if missing:
-            self._go_on_without(turn, "conversation", f"{missing} earlier turns no longer fit")
+            self._continue_without(turn, "conversation", f"{missing} earlier turns no longer fit")
         return fitting
 
-    def _go_on_without(self, turn: _Turn, what: str, why: str) -> None:
+    def _continue_without(self, turn: _Turn, what: str, why: str) -> None:
         self._office.append(self._office.scribe.degraded(turn.number, what, why))
         self._office.listener.heard(Noticed(_WITHOUT[what].format(why)))
-
-    # The end
 
     def _record(self, turn: _Turn, ended: TurnEnd) -> None:
         cost = turn.cost()
@@ -358,7 +354,7 @@ class Supervisor:
         try:
             self._office.append(record)
         except PaddockError as error:
-            # Say that calls ran: who asks again has them run twice.
+            # Report that calls ran: repeating the message would run them twice.
             error.hint = "; ".join(filter(None, (_done_hint(cost), error.hint)))
             raise
         messages = [UserMessage(turn.user_message), *turn.messages]
@@ -395,10 +391,10 @@ def _done_hint(cost: OrderCost) -> str:
 
 
 def _correction(problem: str) -> str:
-    # Threat: a problem repeats what the model wrote, and this stands in front of the user's
-    # message: without tags and line ends it can only read as a reason.
+    # Threat: a problem repeats text of the model, and this precedes the user's message: without
+    # tags and line ends it can only read as a reason.
     why = without_marks(show_name(cut(problem, _CORRECTION_CHARS_MAX)))
     return (
-        f"Your last answer was not accepted: {why}. What was done stays done: do not repeat "
-        "it. Answer again.\n"
+        f"Your last answer was not accepted: {why}. Completed actions remain in effect: do not "
+        "repeat them. Answer again.\n"
     )

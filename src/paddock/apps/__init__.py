@@ -1,13 +1,13 @@
-"""Interfaces: where a call comes in.
+"""Entry points: the programs and servers through which calls arrive.
 
     cli/     the command line
     admin/   the admin shell in a terminal
     hook/    the hook of coding agents
     mcp/     the MCP server
     web/     the console, a page in the browser
-    command  for all of them: a command as a row of a table, and how its answer is printed
-    console  for all of them: what a command talks to, its exit codes, a person's yes
-    listener for those that serve over HTTP
+    command  shared: a command as a table row, and how its reply is printed
+    console  shared: streams and environment of a command, exit codes, yes/no questions
+    listener shared by the servers that speak HTTP
 
-Each knows the runtime; none knows another. Only these print and exit.
+Each may import the runtime, but not another entry point. Only these print and exit.
 """

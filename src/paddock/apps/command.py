@@ -1,6 +1,6 @@
-"""A command: a row of a table, its options, how its answer is printed, what it works on.
+"""Define commands as table rows: options, reply, and the project they work on.
 
-Options are parsed by argparse, and refused in our words.
+argparse parses the options; errors are reported as `UsageError`.
 """
 
 import argparse
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     from paddock.assembly.project import PlaneSite, Project
     from paddock.plane.environment import Environment
 
-# argparse asks for translations of its own words: looking for the files of which there are none
-# takes as long as parsing. All words here are English.
-argparse._ = str  # type: ignore[attr-defined] - a private name of its module
+# argparse translates its messages through gettext: searching for catalogs that do not exist
+# takes as long as parsing. All messages here are English.
+argparse._ = str  # type: ignore[attr-defined] - private to argparse
 
 Options = argparse.Namespace
 AS_VALUE: Final = "print one JSON value"
 
 
 class _HelpAskedError(Exception):
-    """Somebody asked for a help text: argparse would print it and exit."""
+    """The user asked for a help text: argparse would print it and exit."""
 
 
 class Parser(argparse.ArgumentParser):
-    """An argparse parser that neither prints nor exits by itself.
+    """An argparse parser that neither prints nor exits.
 
-    An option may stand anywhere among the words: argparse takes an argument that may be left
-    out for left out as soon as an option comes, and then does not know what to do with it.
+    Options may appear anywhere on the line. argparse alone treats an optional positional
+    argument as omitted once it meets an option, and rejects it when it comes later.
     """
 
     _is_again = False
 
-    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - its three in one
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - merges its three overloads
         self, args: Iterable[str] | None = None, namespace: Any = None
     ) -> Any:
         words = None if args is None else list(args)
@@ -64,7 +64,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message, where=self.prog, hint=hint)
 
     def next_words(self, before: Sequence[str], word: str) -> Iterable[str]:
-        """What may stand behind these words, for completion; nothing where any file may."""
+        """Return the completions after these words; empty where any file name is valid."""
         for action in self._actions:
             parts = action.choices if action.nargs == argparse.PARSER else None
             if before and isinstance(parts, Mapping) and before[0] in parts:
@@ -82,7 +82,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def make_parser(command: "Command", name: str) -> Parser:
-    # argparse formats each option that it is given, to no end: not in the terminal's width.
+    # argparse formats each option as it is added; a fixed width saves asking the terminal.
     parser = Parser(
         prog=f"paddock {name}",
         description=command.summary,
@@ -99,14 +99,14 @@ def make_parser(command: "Command", name: str) -> Parser:
 def add_common(parser: argparse.ArgumentParser, as_json: str = AS_VALUE) -> None:
     parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=as_json)
     parser.add_argument(
-        "--plane", metavar="DIR", default=argparse.SUPPRESS, help="the project or bare plane"
+        "--plane", metavar="DIR", default=argparse.SUPPRESS, help="project or bare plane to use"
     )
 
 
 def parse(
     command: "Command", name: str, arguments: Sequence[str], plane: str | None, console: Console
 ) -> Options | None:
-    """The options, or None where a help text was asked for and printed. Raises: UsageError."""
+    """Return the options, or None if a help text was printed instead. Raises: UsageError."""
     preset = argparse.Namespace(json=False, plane=plane)
     try:
         options = make_parser(command, name).parse_args(list(arguments), preset)
@@ -120,10 +120,10 @@ def parse(
 def require_named(what: str, directory: str | None) -> None:
     """Refuse an empty name, which the system would take for the current directory.
 
-    Threat: `--plane "$PLANE"` where the variable is not set. Raises: UsageError.
+    Threat: `--plane "$PLANE"` with the variable unset. Raises: UsageError.
     """
     if directory == "":
-        raise UsageError(f"{what} is empty, and names no directory", hint="for here, write .")
+        raise UsageError(f"{what} is empty: expected a directory", hint="for here, write .")
 
 
 def nearest(given: str, known: Sequence[str]) -> str:
@@ -134,14 +134,14 @@ def nearest(given: str, known: Sequence[str]) -> str:
 
 
 def seconds_of(text: str | None, option: str) -> float | None:
-    """RFC 3339 as seconds since 1970; UTC where it names no zone. Raises: UsageError."""
+    """Parse RFC 3339 into seconds since 1970; UTC if it names no zone. Raises: UsageError."""
     if text is None:
         return None
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(
-            f"{quote(text)} is no time", where=option, hint="such as 2026-01-31T12:00:00Z"
+            f"invalid time {quote(text)}", where=option, hint="such as 2026-01-31T12:00:00Z"
         ) from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
@@ -151,14 +151,12 @@ def fields(thing: object, *names: str) -> dict[str, Json]:
 
 
 class Reply(Struct, frozen=True):
-    """What a command found: for programs, for people, and whether it is a yes."""
-
     value: Json
     text: str | Iterable[str]
-    """Its lines; what is made one by one is made only where it is printed."""
+    """Its lines; an iterator is consumed only when the text is printed."""
     status: int = 0
     is_ours: bool = False
-    """All of its words: commands in them are shown as they have to be typed."""
+    """True if all of the text is Paddock's: commands in it get the `--plane` in use."""
 
     def show(self, options: Options, console: Console) -> int:
         if options.json:
@@ -170,7 +168,7 @@ class Reply(Struct, frozen=True):
 
 
 Work = Callable[[Options, Console], Reply | int]
-"""Does the command; a status alone where everything is printed already."""
+"""Runs the command; returns a bare exit status if it has printed everything already."""
 
 
 class CommandOption(NamedTuple):
@@ -189,11 +187,11 @@ def flag(name: str, about: str, *short: str) -> CommandOption:
 
 
 Argument = CommandOption | tuple[CommandOption, ...]
-"""A tuple: at most one of these."""
+"""A tuple: mutually exclusive options."""
 
 
 class Part:
-    """One thing that a command does. An empty `as_json`: it takes no `--json`."""
+    """A subcommand. An empty `as_json`: it has no `--json`."""
 
     def __init__(
         self,
@@ -209,7 +207,7 @@ class Part:
 
 
 class Command:
-    """A row of the table of commands; without `do` its parts do it, `alone` where none is named."""
+    """A command. Without `do`, its parts run; `alone` runs when no part is named."""
 
     def __init__(
         self,
@@ -232,8 +230,9 @@ class Command:
         actions = parser.add_subparsers(required=self.alone is None, metavar=self.metavar)
         parser.set_defaults(do=self.alone)
         for part in self.parts:
+            text = part.description or f"{part.about[0].upper()}{part.about[1:]}."
             made = actions.add_parser(
-                part.name, help=part.about, description=part.description, allow_abbrev=False
+                part.name, help=part.about, description=text, allow_abbrev=False
             )
             _add(made, part.options)
             if part.as_json:
@@ -266,14 +265,14 @@ def find_project(options: Options, console: Console) -> "Project":
 
 
 def find_site(options: Options, console: Console) -> "PlaneSite":
-    """Root and plane alone, where what governs them need not load."""
+    """Find the root and plane without loading their policy."""
     from paddock.assembly.project import find_site as find
 
     return find(*where(options, console))
 
 
 def use_project(options: Options, console: Console) -> "Project":
-    """The project with its plane, made on first use; what is new is said once."""
+    """Open the project, creating its plane on first use; print its notices."""
     from paddock.assembly.project_open import open_project
 
     project = open_project(*where(options, console))
@@ -288,7 +287,7 @@ def where(options: Options, console: Console) -> "tuple[Path, Environment, Path 
 
 
 def operator() -> str:
-    """Who answers here, as the record names them."""
+    """Return the name under which the ledger records this user."""
     import os
     import pwd
 
@@ -304,7 +303,7 @@ def write_new_file(path: Path, parts: Iterable[bytes]) -> int:
         file = path.open("xb")
     except FileExistsError:
         raise UsageError(
-            f"{quote(str(path))} is there already", where="--out", hint="name a new file"
+            f"{quote(str(path))} exists already", where="--out", hint="name a new file"
         ) from None
     except OSError as error:
         raise _unwritten(path, error) from error
@@ -323,4 +322,4 @@ def write_new_file(path: Path, parts: Iterable[bytes]) -> int:
 
 
 def _unwritten(path: Path, error: OSError) -> HostError:
-    return HostError(f"{quote(str(path))} cannot be written: {error.strerror}")
+    return HostError(f"cannot write {quote(str(path))}: {error.strerror}")

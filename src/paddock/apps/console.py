@@ -1,4 +1,4 @@
-"""What a command talks to: streams, environment, directory, a person; and its exit codes."""
+"""A command's streams, environment and directory, its yes/no questions and exit codes."""
 
 import json
 import os
@@ -29,7 +29,7 @@ _OF_A_PLANE: Final = lazy_pattern(
     r"\bpaddock (?=(?:admin|agent|approvals|call|diff|doctor|gate|history|hook|ledger|mcp|network"
     r"|package|policy|run|sandbox|scratch|session|tools|trust|undo|web|where)\b)"
 )
-"""Commands that work on a plane and are typed where this one was; not so `collector`, of others."""
+"""Commands that take this command's `--plane`; not `collector`, whose parts run on other hosts."""
 
 
 class Console(Struct, frozen=True):
@@ -39,20 +39,20 @@ class Console(Struct, frozen=True):
     variables: Mapping[str, str]
     directory: Path
     wait: Callable[[float], bool] = wait
-    """For a command that waits for more: lets seconds pass, and says whether to wait again."""
+    """Sleeps that many seconds; returns whether a following command should poll again."""
     named: str | None = None
-    """What `--plane` named: the commands that are printed name it as well."""
+    """The value of `--plane`: added to the commands that are printed."""
 
     @classmethod
     def of_process(cls) -> "Console":
-        """The console of this process.
+        """Return the console of this process.
 
-        Streams are set to write what the terminal's encoding lacks as escapes, so
-        that a file name cannot end a command. What is written to a standard output
-        that was closed fails, as on a full disk; a closed standard error is silence.
+        Characters that the terminal's encoding lacks are written as escapes, so that a
+        file name cannot abort a command. Writing to a closed standard output fails, as
+        on a full disk; output to a closed standard error is dropped.
         """
-        # Threat: a stream that was closed leaves its number to the next file that is opened,
-        # and what is written to the stream would end up in a ledger.
+        # Threat: the descriptor of a closed stream goes to the next file that is opened, so
+        # output for the stream could end up in a ledger.
         while (held := os.open(os.devnull, os.O_RDWR)) <= 2:
             pass
         os.close(held)
@@ -67,7 +67,7 @@ class Console(Struct, frozen=True):
         try:
             here = _here(os.environ)
         except OSError:
-            # It was removed: whoever needs a directory finds none there, and says so.
+            # It was removed: code that needs a directory fails on this path and reports it.
             here = Path("/proc/self/cwd")
         return cls(stdin, stdout, stderr, os.environ, here)
 
@@ -76,7 +76,7 @@ class Console(Struct, frozen=True):
             self.stdout.write(text)
 
     def write_bytes(self, content: bytes) -> None:
-        # A stream's encoding would change what is signed, and what is compared with a file.
+        # A stream's encoding would change bytes that are signed or compared with a file.
         buffer = None if self.stdout.isatty() else getattr(self.stdout, "buffer", None)
         if buffer is None:
             self.print(content.decode(errors="backslashreplace"))
@@ -94,26 +94,26 @@ class Console(Struct, frozen=True):
         self.print("\n".join(rows) + "\n")
 
     def write_json(self, value: Json) -> None:
-        """One JSON value on one line; ASCII only, so that no terminal can be misled."""
+        """Write one JSON value on one line; ASCII only, so that it cannot mislead a terminal."""
         self.print(json.dumps(value, ensure_ascii=True) + "\n")
 
     def warn(self, text: str) -> None:
-        """One line, or several, on stderr. Where that cannot be written, nobody is told."""
+        """Write one or more lines to stderr; ignore a stderr that cannot be written."""
         rows = (show_line(row)[0] for row in text.split("\n"))
         try:
             self.stderr.write("\n".join(rows) + "\n")
             self.stderr.flush()
         except OSError:
-            # The exit status says it still: it is not given up for the words.
+            # The exit status still reports the outcome and must not change for lost text.
             forget(self.stderr)
 
     def report(self, error: errors.PaddockError) -> None:
         self.warn(error.render().removesuffix(error.hint) + self.as_typed(error.hint))
 
     def as_typed(self, text: str) -> str:
-        """Text of ours, with the commands in it as they have to be typed for the plane named here.
+        """Add the `--plane` in use to the commands in Paddock's own text.
 
-        Threat: what is shown for an answer, or as a record, is somebody else's and stays as it is.
+        Threat: text shown for approval, or from a record, comes from elsewhere: never pass it here.
         """
         if not self.named:
             return text
@@ -128,11 +128,11 @@ class Console(Struct, frozen=True):
         return self.stdin.isatty() and self.stderr.isatty()
 
     def agrees(self, question: str) -> bool:
-        """Return True where a person says yes to what was shown, in time. Raises: UsageError."""
+        """Return True if a person answers yes in time. Raises: UsageError."""
         self.stdout.flush()
         if not self.is_interactive:
             raise errors.UsageError(
-                "there is no terminal to ask on", hint="look at it, then use --yes"
+                "no terminal to ask on", hint="check what is shown above, then use --yes"
             )
         try:
             said = ask_yes(self.stdin, self.stderr, question, limits.approval_timeout_s)
@@ -148,7 +148,7 @@ class Console(Struct, frozen=True):
 
 
 def _here(environment: Mapping[str, str]) -> Path:
-    """The working directory by the name that the shell has for it, as `pwd -L` (POSIX) says it."""
+    """Return the working directory by the shell's name for it, as `pwd -L` (POSIX) prints it."""
     named = environment.get("PWD", "")
     if named.startswith("/") and ".." not in Path(named).parts:
         try:
@@ -160,12 +160,12 @@ def _here(environment: Mapping[str, str]) -> Path:
 
 
 def _unwritable(file: Path) -> TextIO:
-    """Stand in for a closed standard output: a flush fails as write(2) says (EBADF)."""
+    """Open a replacement for a closed standard output: a flush fails with EBADF (write(2))."""
     return os.fdopen(os.open(file, os.O_RDONLY | os.O_CLOEXEC), "w", encoding="utf-8")
 
 
 def forget(stream: TextIO) -> None:
-    """Point a stream elsewhere, or the interpreter's own flush at exit complains once more."""
+    """Point a stream at /dev/null, or the interpreter's flush at exit reports the error again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
@@ -176,7 +176,7 @@ def _writing() -> Generator[None]:
     except BrokenPipeError:
         raise
     except OSError as failure:
-        raise errors.HostError(f"output cannot be written: {failure.strerror}") from failure
+        raise errors.HostError(f"cannot write the output: {failure.strerror}") from failure
 
 
 EXIT_DONE: Final = 0
@@ -186,7 +186,7 @@ EXIT_CONFIG: Final = 3
 EXIT_INTEGRITY: Final = 4
 EXIT_HOST: Final = 5
 EXIT_DEFECT: Final = 70
-# As a shell reports a command that a signal ended, with its number: so SIGINT, so SIGPIPE.
+# A shell reports a command that a signal ended as 128 + its number: here SIGINT and SIGPIPE.
 EXIT_SIGNAL: Final = 128
 EXIT_INTERRUPTED: Final = 130
 EXIT_NOT_READ: Final = 141
@@ -198,7 +198,7 @@ _EXITS: Final[tuple[tuple[type[errors.PaddockError], int], ...]] = (
     (errors.HostError, EXIT_HOST),
     (errors.LedgerBusyError, EXIT_HOST),
     (errors.LedgerFullError, EXIT_HOST),
-    # The call ran: "no" would say that it did not.
+    # The call ran: EXIT_NO would report that it did not.
     (errors.LedgerUnknownError, EXIT_HOST),
     (errors.SandboxUnavailableError, EXIT_HOST),
     (errors.StorageFullError, EXIT_HOST),
@@ -216,20 +216,20 @@ def exit_of_call(refusal: Refusal | None) -> int:
     return exit_of_error(errors.TOOL_ERRORS.get(refusal.code, errors.ToolError))
 
 
-_LOOK_S: Final = 0.25
+_POLL_S: Final = 0.25
 _READ_BYTES: Final = 4096
-"""As much as a terminal gives at once (N_TTY_BUF_SIZE); a longer answer is no answer."""
+"""The most that a terminal gives at once (N_TTY_BUF_SIZE); a longer answer is discarded."""
 
 
 class NoTerminalError(Exception):
-    """Nobody can be asked here."""
+    """There is no terminal to ask on."""
 
 
 def ask_yes(source: TextIO, screen: TextIO, question: str, timeout_s: float) -> bool | None:
     try:
         descriptor = source.fileno()
-        # Threat: keys that were typed before the question stood there would answer it. Whoever
-        # answers as soon as it is there must be heard.
+        # Threat: keys typed before the question was shown would answer it. Flush before it is
+        # written, so that an immediate answer is not lost.
         termios.tcflush(descriptor, termios.TCIFLUSH)
         screen.write(question)
         screen.flush()
@@ -240,19 +240,17 @@ def ask_yes(source: TextIO, screen: TextIO, question: str, timeout_s: float) -> 
 
 
 def read_line(descriptor: int, timeout_s: float, woken: int | None = None) -> bytes | None:
-    """What was typed up to a line end; nothing at the end of input, None when time is up.
+    """Read a line; return b"" at the end of input or once `woken` is readable, None on timeout.
 
-    Nothing as well once the descriptor `woken` is readable.
-
-    Read from the descriptor: a text stream stops at bytes that are no UTF-8, and on
+    Read from the descriptor: a text stream stops at bytes that are not UTF-8, and on
     a terminal without line mode it would wait for a line end past any limit.
     """
     typed = b""
     deadline = time.monotonic() + timeout_s
     while (left := deadline - time.monotonic()) > 0:
-        # In slices: a Ctrl-C that came just before the wait is noticed after it.
+        # In slices: a Ctrl-C just before the wait is noticed after it.
         waiting = [descriptor] if woken is None else [descriptor, woken]
-        ready, _, _ = select.select(waiting, [], [], min(left, _LOOK_S))
+        ready, _, _ = select.select(waiting, [], [], min(left, _POLL_S))
         if not ready:
             continue
         if woken in ready:
@@ -267,8 +265,8 @@ def read_line(descriptor: int, timeout_s: float, woken: int | None = None) -> by
 
 
 def keep_defect(home: Path, error: Exception, identity: str) -> str:
-    """Keep a traceback for a report, below Paddock's own home; return where, or nothing."""
-    import traceback  # noqa: PLC0415 - for a defect
+    """Save a traceback below Paddock's home; return its path, or "" if it cannot be saved."""
+    import traceback  # noqa: PLC0415 - needed only for a defect
 
     path = home / "defects" / f"{identity}.txt"
     try:

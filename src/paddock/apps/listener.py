@@ -1,4 +1,4 @@
-"""Listening, and serving until a signal: for the MCP server over HTTP, and the console."""
+"""Listen and serve until a signal: for the MCP server over HTTP and the console."""
 
 import asyncio
 import signal
@@ -21,23 +21,23 @@ _PORT_MAX = 65_535
 def listen(host: str, port: int) -> socket.socket:
     """Raises: UsageError; HostError: the address cannot be used, its cause says why."""
     if not 0 <= port <= _PORT_MAX:
-        raise UsageError(f"{port} is no port", where="--port", hint="0 is any that is free")
+        raise UsageError(f"invalid port {port}", where="--port", hint="0 means any free port")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)
     except OSError as error:
         raise HostError(
-            f"{quote(host)} port {port} cannot be listened on: {error.strerror}",
-            hint="choose another port, or 0 for any that is free",
+            f"cannot listen on {quote(host)} port {port}: {error.strerror}",
+            hint="choose another port, or 0 for any free one",
         ) from error
     except (TypeError, ValueError) as error:
-        raise UsageError(f"{quote(host)} is no name of a host", hint="as in 127.0.0.1") from error
+        raise UsageError(f"invalid host {quote(host)}", hint="such as 127.0.0.1") from error
 
 
 def serve(
     app: ASGIApp, listening: list[socket.socket], on_end: Callable[[], None] = lambda: None
 ) -> None:
-    """Serve until SIGTERM or SIGINT; `on_end` is called when one comes."""
+    """Serve until SIGTERM or SIGINT; call `on_end` when one arrives."""
     config = uvicorn.Config(
         app,
         http=_connections(),
@@ -45,20 +45,20 @@ def serve(
         log_level="critical",
         access_log=False,
         server_header=False,
-        # Those that are half open count against none that is not.
+        # Half-open connections must not use up the places of complete ones.
         limit_concurrency=limits.mcp_connections_max + limits.mcp_half_open_max,
         h11_max_incomplete_event_size=limits.mcp_head_bytes_max,
-        # Threat: a client that never sends the rest of its request keeps us for ever.
+        # Threat: a client that never sends the rest of its request would block shutdown.
         timeout_graceful_shutdown=limits.mcp_end_s,
     )
     _Server(config, on_end).run(sockets=listening)
 
 
 def _connections() -> type[H11Protocol]:
-    """The connections of one server: each is half open until a request is there whole.
+    """Return the connection class of one server: half open until a whole request has arrived.
 
-    Threat: whoever sends half a request, or nothing, needs no token for it. Without a bound
-    in number and time such connections keep out those who have one.
+    Threat: a client needs no token to send half a request, or nothing. Without limits in
+    number and time such connections would keep out clients that have a token.
     """
     half_open: dict[H11Protocol, asyncio.TimerHandle] = {}
 
@@ -98,10 +98,10 @@ def _connections() -> type[H11Protocol]:
 
 
 class _Server(uvicorn.Server):
-    """One that a signal only ends.
+    """A server that does not raise the signal again after it has ended.
 
-    uvicorn raises the signal again when it is done: SIGTERM would then end the process
-    before what it serves is closed, which is what signs the last entries.
+    uvicorn does: SIGTERM would end the process before the served runtime is closed, and
+    closing it signs the last ledger entries.
     """
 
     def __init__(self, config: uvicorn.Config, on_end: Callable[[], None]) -> None:

@@ -1,6 +1,6 @@
-"""Declare, change and remove agents, each put on record, and record what was edited by hand.
+"""Declare, change and remove agents, with a record of each, and record manual edits.
 
-What a policy file declares is planned first, shown to the person who is to trust it, then made.
+Agents that a policy file declares are planned, shown to the person who trusts it, then created.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ _DECLARATIONS: Final = (AGENT_CREATED, AGENT_CHANGED, AGENT_REMOVED)
 def create_agent(project: Project, new: AgentSpec) -> AgentRecord:
     if new.profile not in project.policy.profiles:
         raise UsageError(
-            f"there is no profile {quote(new.profile)}",
+            f"no profile named {quote(new.profile)}",
             where="--profile",
             hint=f"one of: {', '.join(sorted(project.policy.profiles))}",
         )
@@ -55,8 +55,8 @@ def remove_agent(project: Project, name: str) -> RemovedAgent:
 def note_agents(project: Project, lineage: Sequence[AgentRecord]) -> None:
     """Record each of these declarations that differs from the one recorded last.
 
-    One that was edited by hand is in force once it is loaded, so it is recorded before its agent
-    acts. The admin agent's is recorded with the plane's configuration (`opening`).
+    A manual edit is in force once it is loaded, so it is recorded before its agent acts. The
+    admin agent's is recorded with the plane's configuration (`project_open`).
     """
     declared = [record for record in lineage if record.file != project.layout.admin_config]
     path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
@@ -89,22 +89,21 @@ class AgentStep(Struct, frozen=True):
     workspace: Path
     is_there: bool
     is_outside: bool
-    """Whether it would work outside of the project: a person is asked about that by name."""
+    """True if it would work outside of the project, which a person confirms by name."""
 
     def __str__(self) -> str:
         new = self.new
         parent = f" under {new.parent}" if new.parent else ""
         place = " OUTSIDE of the project" if self.is_outside else ""
-        return (
-            f"{'change' if self.is_there else 'make'} {new.name}: profile {show_name(new.profile)}"
-            f"{parent}, in {show_name(str(self.workspace))}{place}"
-        )
+        act = "change" if self.is_there else "create"
+        profile, where = show_name(new.profile), show_name(str(self.workspace))
+        return f"{act} {new.name}: profile {profile}{parent}, in {where}{place}"
 
 
 class AgentPlan(Struct, frozen=True):
     steps: tuple[AgentStep, ...] = ()
     undeclared: tuple[str, ...] = ()
-    """Agents that the file declared once, and does not now: only a person removes them."""
+    """Agents that the file no longer declares: only a person removes them."""
 
     def __str__(self) -> str:
         rows = ["agents that it declares:"] if self.steps else []
@@ -144,13 +143,13 @@ def plan_agents(policy: Policy, agents: AgentStore, root: Path, file: str) -> Ag
     for name in order:
         binding, before = declared[name], known.get(name)
         if name == default:
-            raise _wrong(file, name, "it is the agent of the project; a profile alone may stand")
+            raise _wrong(file, name, "it is the agent of the project; only set its profile")
         if binding.parent and binding.parent not in places:
-            raise _wrong(file, name, f"there is no agent {quote(binding.parent)}, its parent")
+            raise _wrong(file, name, f"its parent {quote(binding.parent)} does not exist")
         places[name] = workspace = _workspace(binding, agents, root, places)
         is_outside = not contains(root, workspace)
         if is_outside and not workspace.is_dir():
-            raise _wrong(file, name, f"there is no directory {quote(str(workspace))}")
+            raise _wrong(file, name, f"the directory {quote(str(workspace))} does not exist")
         toolsets = None if before is None else before.agent.toolsets
         permissions, parent = binding.permissions, binding.parent or None
         new = AgentSpec(name, binding.profile, workspace, parent, toolsets, permissions, file)
@@ -173,9 +172,9 @@ def apply_agents(project: Project, plan: AgentPlan) -> None:
             if not step.is_outside:
                 with host_errors("making", workspace):
                     workspace.mkdir(parents=True, exist_ok=True)
-            # Threat: the directory was replaced by a link since it was shown.
+            # Threat: the directory was replaced by a symlink since it was shown.
             if real_path(workspace) != workspace:
-                raise ConfigError(f"the workspace {quote(str(workspace))} has become a link")
+                raise ConfigError(f"the workspace {quote(str(workspace))} has become a symlink")
             if not step.is_there:
                 create_agent(project, new)
                 continue
@@ -201,7 +200,7 @@ def _read(agents: AgentStore, name: str) -> AgentRecord | None:
     try:
         return agents.read(name)
     except PaddockError:
-        # Take a file that does not load for none: the plan is what replaces it.
+        # Treat a file that does not load as missing: the plan replaces it.
         return None
 
 
@@ -214,5 +213,5 @@ def _as_new(record: AgentRecord) -> AgentSpec:
 
 
 def _wrong(file: str, name: str, message: str, hint: str = "") -> ConfigError:
-    hint = hint or "correct it, or take workspace and parent out"
+    hint = hint or "correct it, or remove workspace and parent"
     return ConfigError(message, where=f"{file}, [agents.{name}]", hint=hint)

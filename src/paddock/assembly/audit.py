@@ -1,7 +1,7 @@
-"""Verify a plane's ledgers against what is known of them elsewhere; accept, set aside, export.
+"""Verify a plane's ledgers against checkpoints kept elsewhere; accept, set aside, export.
 
-Compared are: what the ledger's signer signed last, the anchor (for governance, the highest), the
-entries in the ledger above, the notes beside it, and what the caller brings.
+A ledger is compared with its signer's last checkpoint, the anchor (for governance, the highest),
+the entries in the ledger above, the notes beside it, and the caller's checkpoints.
 """
 
 import hashlib
@@ -96,10 +96,10 @@ def audit_ledger(
 
 
 def is_held_elsewhere(layout: PlaneLayout, environment: Environment, name: LedgerName) -> bool:
-    """Whether the ledger must exist: the one above has its checkpoint, or, of governance, its key.
+    """Return True if the ledger must exist: the one above has a checkpoint of it.
 
-    Threat: a ledger that was removed with all that stood beside it leaves no trace there.
-    Raises: HostError, ConfigError: what is held cannot be read.
+    For governance, its key has one. Threat: a ledger that was removed with all files beside it
+    leaves no trace there. Raises: HostError, ConfigError if a checkpoint cannot be read.
     """
     if name in ledgers.LEDGER_ABOVE:
         return bool(_from_above(layout, name, 1))
@@ -135,7 +135,7 @@ def _signed(layout: PlaneLayout, environment: Environment, name: LedgerName) -> 
         last = ledgers.signer_of(layout, environment, name).last()
         note = None if last is None else last.note
     else:
-        # Read the note alone: an auditor need not have the key.
+        # Read only the note: an auditor may not have the key.
         note = read_signed(ledger_key_path(layout, environment, name))
     return [] if note is None else [Held("what its key signed last", note)]
 
@@ -150,7 +150,7 @@ def _anchor_of(
 
 
 def _nothing_anchored(anchor: Anchor) -> LedgerProblem:
-    """Report an empty anchor where the ledger's key has signed something.
+    """Report an empty anchor if the ledger's key has signed a checkpoint.
 
     Threat: a directory that is not mounted, or another branch, holds nothing that could
     contradict a ledger that was restored together with its key.
@@ -168,7 +168,7 @@ def _nothing_anchored(anchor: Anchor) -> LedgerProblem:
 def _from_above(layout: PlaneLayout, name: LedgerName, last: int | None) -> list[Held]:
     """Return the checkpoints that the ledger above holds of this one: the `last`, or all (None).
 
-    Read the lines, not the index: whoever can write beside the ledger above could hide rows in it.
+    It reads lines, not the index: an attacker who can write beside that ledger could hide rows.
     """
     above = ledgers.LEDGER_ABOVE.get(name)
     path = None if above is None else layout.ledger_paths()[above]
@@ -183,7 +183,7 @@ def _from_above(layout: PlaneLayout, name: LedgerName, last: int | None) -> list
         if row.entry.event_type == ROLLBACK_ACCEPTED or len(found) == last:
             break
         if isinstance(note, str):
-            # Check the newest one's signature; of the others, that they agree is enough.
+            # Check the newest one's signature; the others only have to agree with it.
             is_authentic = bool(found)
             source = f"entry {row.seq} of {above}"
             found.append(Held(source, note, is_outside=False, is_authentic=is_authentic))
@@ -210,7 +210,7 @@ def _keep_memory(file: Path, memory: Remembered) -> None:
 
 
 class PlaneWitness(Struct, frozen=True):
-    """See `LedgerWitness`. Keys and anchors stand outside of the plane."""
+    """See `LedgerWitness`. Keys and anchors are outside of the plane."""
 
     project: Project
 
@@ -227,11 +227,11 @@ class PlaneWitness(Struct, frozen=True):
         return self._anchors.exists() and is_known_outside(layout, environment)
 
     def verify(self, name: LedgerName, path: Path) -> Verification:
-        """See `LedgerWitness`. Threat: a ledger cut off or restored verifies by itself."""
+        """See `LedgerWitness`. Threat: a ledger that was cut or restored verifies on its own."""
         is_signed_here = ledgers.ledger_settings(self.project.environment).signer
         is_known = self._key_file(name).exists() or self._anchors.exists()
         if not is_known and not is_signed_here:
-            return verify(str(path))  # a plane that somebody else made: nothing is known of it here
+            return verify(str(path))  # a plane from elsewhere: nothing is known about it here
         return audit_ledger(self.project.layout, self.project.environment, name, Audit(full=True))
 
     def problem(self, name: LedgerName, found: Verification) -> str:
@@ -245,53 +245,53 @@ class PlaneWitness(Struct, frozen=True):
 
     @property
     def _anchors(self) -> Path:
-        """This host's anchors of the plane: they tell where the keys are lost."""
+        """This host's anchors of the plane, which remain if the keys are lost."""
         return anchor_directory(self.project.layout, self.project.environment)
 
     def _key_file(self, name: LedgerName) -> Path:
         return ledger_key_path(self.project.layout, self.project.environment, name)
 
 
-# Accepting a rollback: what was signed before is kept under other names. The acceptance is an
+# Accepting a rollback: earlier checkpoints are kept under other names. The acceptance is an
 # entry of the ledger itself and of the one above, or for the highest goes to the anchor; an
-# auditor who kept a checkpoint of what is gone still sees that it contradicts.
+# auditor who kept an earlier checkpoint still sees that the ledger contradicts it.
 
 _ACCEPTABLE: Final = frozenset({ChainFault.ROLLED_BACK, ChainFault.REWRITTEN, ChainFault.ANCHOR})
 ORDER: Final = (LedgerName.GOVERNANCE, LedgerName.PACKAGES, LedgerName.HO2M, LedgerName.HO1M)
-"""Highest first: what is accepted of a ledger is recorded in the one above."""
+"""Highest first: an acceptance is recorded in the ledger above."""
 
 
-_ACCEPTED: Final = "the ledger went back, and a person accepts that"
-_SET_ASIDE: Final = "the ledger was damaged: a person set it aside, and this one goes on"
+_ACCEPTED: Final = "the ledger was rolled back, and a person accepts that"
+_SET_ASIDE: Final = "the ledger was damaged: a person set it aside, and this one replaces it"
 
 
-class WentBack(Struct, frozen=True):
+class RolledBack(Struct, frozen=True):
     name: LedgerName
     entries: int
     problems: tuple[LedgerProblem, ...]
     evidence: Mapping[str, Json] = {}
-    """Of a ledger that was set aside: where it is kept, and how far it was good."""
+    """The place and the last good entry of a ledger that was set aside."""
 
 
-def find_gone_back(
+def find_rolled_back(
     layout: PlaneLayout, environment: Environment, names: tuple[LedgerName, ...]
-) -> list[WentBack]:
-    found: list[WentBack] = []
+) -> list[RolledBack]:
+    found: list[RolledBack] = []
     above = set(map(ledgers.LEDGER_ABOVE.get, names))
     for name in ORDER:
         path = layout.ledger_paths()[name]
         if name not in names and (path.exists() or name not in above):
             continue
         if not stands(path):
-            # As in a plane that was made anew. A missing ledger above is accepted too: to record
-            # what went back below it is made anew, and its key still remembers the earlier one.
+            # As in a plane that was created again. A missing ledger above is accepted too: it is
+            # created again to record the rollback, and its key still has the earlier checkpoint.
             signed = _signed(layout, environment, name)
-            found += [WentBack(name, 0, (_all_missing(each),)) for each in signed]
+            found += [RolledBack(name, 0, (_all_missing(each),)) for each in signed]
             continue
         report = audit_ledger(layout, environment, name, Audit(full=True))
         if report.problems:
             _require_acceptable(name, report)
-            found.append(WentBack(name, report.entries, report.problems))
+            found.append(RolledBack(name, report.entries, report.problems))
     return found
 
 
@@ -303,7 +303,9 @@ def _all_missing(held: Held) -> LedgerProblem:
     return LedgerProblem(ChainFault.ROLLED_BACK, 0, 0, 0, lost)
 
 
-def accept_rollback(layout: PlaneLayout, environment: Environment, gone: WentBack, by: str) -> None:
+def accept_rollback(
+    layout: PlaneLayout, environment: Environment, gone: RolledBack, by: str
+) -> None:
     name = gone.name
     path = layout.ledger_paths()[name]
     entry = Entry(
@@ -317,8 +319,8 @@ def accept_rollback(layout: PlaneLayout, environment: Environment, gone: WentBac
             **gone.evidence,
         },
     )
-    # Let nothing go that contradicts before the reason is durable: above first, or for the
-    # highest ledger the anchor last. Killed before that, it still fails, and is accepted again.
+    # Drop no contradicting checkpoint before the reason is durable: above first, or for the
+    # highest ledger the anchor last. After a kill it still fails, and is accepted again.
     signer = ledgers.signer_of(layout, environment, name)
     above = ledgers.LEDGER_ABOVE.get(name)
     if above is not None:
@@ -345,19 +347,19 @@ def _require_acceptable(name: LedgerName, report: Verification) -> None:
         )
 
 
-# A damaged ledger is evidence: keep it as it is, with all that stands beside it, and begin another.
-# Sequence: moved, file by file, the folder last → the evidence read → accepted as a rollback is.
-# Until the folder is moved nobody can begin another ledger in its place. Killed before the
-# acceptance is recorded, the same command goes on: what was signed last names where it is kept.
+# A damaged ledger is evidence: keep it unchanged, with all files beside it, and begin another.
+# Sequence: moved, file by file, the folder last → the evidence read → accepted like a rollback.
+# Until the folder is moved no process can begin another ledger in its place. After a kill before
+# the acceptance is recorded, the same command continues: the last checkpoint names the directory.
 
 
 def find_damage(layout: PlaneLayout, environment: Environment, name: LedgerName) -> tuple[str, ...]:
-    """Say why a ledger cannot be used any more. Raises: UsageError: it can."""
+    """Return why a ledger cannot be used any more. Raises: UsageError if it can."""
     path = layout.ledger_paths()[name]
     if not path.exists():
         if is_known(path) or is_held_elsewhere(layout, environment, name):
             return (gone_error(path, name).message,)
-        raise errors.UsageError(f"there is no ledger {name} yet", where="--ledger")
+        raise errors.UsageError(f"the ledger {name} does not exist yet", where="--ledger")
     try:
         report = audit_ledger(layout, environment, name, Audit(full=True, parsed=True))
         _require_acceptable(name, report)
@@ -365,15 +367,16 @@ def find_damage(layout: PlaneLayout, environment: Environment, name: LedgerName)
         return (damaged.message,)
     if report.problems:
         hint = f"accept that: paddock ledger accept-rollback --ledger {name}"
-        raise errors.UsageError(f"the ledger {name} went back, and its lines are whole", hint=hint)
+        said = f"the ledger {name} was rolled back, and its lines are whole"
+        raise errors.UsageError(said, hint=hint)
     raise errors.UsageError(f"the ledger {name} is whole", where="--ledger")
 
 
 def set_aside(layout: PlaneLayout, environment: Environment, name: LedgerName, by: str) -> Path:
-    """Keep a damaged ledger as it is, and begin another one that names it. Returns: where it is."""
+    """Keep a damaged ledger unchanged, begin another that names it, and return where it is."""
     above = ledgers.LEDGER_ABOVE.get(name)
     if above is not None:
-        # Fail before anything is moved where the one above is damaged: it comes first.
+        # If the one above is damaged, fail before anything is moved: it has to be mended first.
         ledgers.open_plane_ledger(layout, environment, above).close()
     paths = LedgerPaths(str(layout.ledger_paths()[name]))
     signed = [each.note for each in _signed(layout, environment, name)]
@@ -388,31 +391,32 @@ def set_aside(layout: PlaneLayout, environment: Environment, name: LedgerName, b
             each.rename(kept / each.name)
             atomic.sync_directory(kept)
             atomic.sync_directory(each.parent)
-    told: dict[str, Json] = {
+    evidence: dict[str, Json] = {
         "kept": kept.relative_to(layout.root).as_posix(),
         "signed": [clean(each) for each in signed],
     }
     file = kept / Path(paths.ledger).name
-    accept_rollback(layout, environment, _read_evidence(name, file, signed, told), by)
+    accept_rollback(layout, environment, _read_evidence(name, file, signed, evidence), by)
     return kept
 
 
 def _read_evidence(
-    name: LedgerName, file: Path, signed: Sequence[str], told: Mapping[str, Json]
-) -> WentBack:
+    name: LedgerName, file: Path, signed: Sequence[str], evidence: Mapping[str, Json]
+) -> RolledBack:
     if not file.exists():
-        return WentBack(name, 0, (), told)
+        return RolledBack(name, 0, (), evidence)
     try:
         held = [Held("what its key signed last", each) for each in signed]
         report = verify(str(file), held=held, parse_all=True)
     except errors.PaddockError as fault:
-        return WentBack(name, 0, (LedgerProblem(ChainFault.CHANGED, 0, 0, 0, fault.message),), told)
+        problem = LedgerProblem(ChainFault.CHANGED, 0, 0, 0, fault.message)
+        return RolledBack(name, 0, (problem,), evidence)
     good = min((each.line - 1 for each in report.problems if each.line), default=report.entries)
     with LedgerReader(str(file)) as reader:
         lines = chain.from_iterable(lines for _, lines in reader.lines())
         last = next(islice(lines, good - 1, good), None) if good else None
     head: Json = None if last is None else {"seq": good - 1, "hash": leaf_hash(last)}
-    return WentBack(name, report.entries, report.problems, {**told, "good": head})
+    return RolledBack(name, report.entries, report.problems, {**evidence, "good": head})
 
 
 class LedgerPage(NamedTuple):
@@ -424,7 +428,7 @@ class LedgerPage(NamedTuple):
 def ledger_page(
     path: Path, name: str, wanted: Filter | None, last: int | None, others: Sequence[str] = ()
 ) -> LedgerPage:
-    """One page that verifies itself, by the newest checkpoint beside the ledger and `others`."""
+    """Export a page that verifies itself, with the newest checkpoint beside it and `others`."""
     newest = [note for _, note in read_notes(checkpoints_folder(str(path)))[-1:]]
     notes = list(dict.fromkeys((*newest, *others)))
     sizes: list[int] = []
@@ -461,7 +465,7 @@ def report_rows(name: str, report: Verification) -> Iterator[str]:
         yield f"  {report.problems_omitted} more problems are not shown"
     kinds = {each.kind for each in report.problems}
     if kinds - _ACCEPTABLE:
-        yield f"  to go on without it: paddock ledger set-aside --ledger {name}"
+        yield f"  to continue without it: paddock ledger set-aside --ledger {name}"
     elif kinds - {ChainFault.ANCHOR}:
         yield "  restored on purpose? then: paddock ledger accept-rollback"
     for open_ in report.unanswered:

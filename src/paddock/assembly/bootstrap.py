@@ -1,4 +1,4 @@
-"""Make a bare plane of the bootstrap's packages, or repair one that is there."""
+"""Create a bare plane from the bootstrap's packages, or repair an existing one."""
 
 import time
 from contextlib import ExitStack
@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from paddock import limits
-from paddock.assembly.audit import ORDER, accept_rollback, find_gone_back
+from paddock.assembly.audit import ORDER, accept_rollback, find_rolled_back
 from paddock.assembly.ledgers import open_plane_ledger
 from paddock.assembly.packages import is_development_plane, open_depot
 from paddock.assembly.project import Project, find_project
@@ -48,19 +48,19 @@ def init_bare_plane(
     tool_profile: ToolProfile,
     unpacked: Unpacked | None = None,
 ) -> tuple[MadePlane, Project]:
-    """Make `directory` a bare plane, of the packages that came unpacked, else of our own.
+    """Make `directory` a bare plane, from the `unpacked` packages or else from Paddock's.
 
-    The operator's key, made on first use, signs each package; a development plane has none.
+    The operator's key, created on first use, signs each package; a development plane has none.
     """
     archives = load_packages() if unpacked is None else unpacked.archives
     beside: frozenset[str] = frozenset()
     if unpacked is not None and real_path(directory) == real_path(unpacked.directory):
         beside = unpacked.names | {NAME}
     blueprint = bare_plane_blueprint(tool_profile, archives, beside)
-    # Not where a plane is: nothing is made then, and no key either.
+    # If a plane exists there, nothing is created, and no key either.
     asks = tool_profile == "production" and not is_bare_plane(directory)
     key = make_operator_key(environment) if asks else None
-    build = partial(_build_in_its_place, archives, key, environment)
+    build = partial(_install_founding, archives, key, environment)
     made = make_bare_plane(directory, blueprint, environment, build)
     root = made.layout.root
     project = find_project(root, environment, root)
@@ -77,7 +77,7 @@ _LEFTOVERS: Final = (
     "HOT/registries/keys/",
     "objects/",
 )
-"""What differs from one founding to the next, so a killed one may have left it; see `Blueprint`."""
+"""Paths that differ between foundings, so a killed one may have left them; see `Blueprint`."""
 
 
 def bare_plane_blueprint(
@@ -89,7 +89,7 @@ def bare_plane_blueprint(
     files = {file.path: file.content for each in packages for file in each.files}
     config = files.pop(PLANE_MARKER, None)
     if config is None:
-        raise ConfigError(f"no package brings {PLANE_MARKER}, and without it there is no plane")
+        raise ConfigError(f"no package contains {PLANE_MARKER}, which every plane needs")
     for archive in packages:
         files[manifest_path(archive.manifest.package_id)] = archive.manifest.canonical
     return Blueprint(
@@ -104,20 +104,20 @@ def _with_profile(content: bytes, tool_profile: ToolProfile) -> bytes:
     return write_object({**members, "tool_profile": tool_profile})
 
 
-def _build_in_its_place(
+def _install_founding(
     archives: tuple[Archive, ...],
     key: SigningKey | None,
     environment: Environment,
     layout: PlaneLayout,
     blueprint: Blueprint,
 ) -> tuple[Path, ...]:
-    """Install the packages where another plane may have stood; see `Build`.
+    """Install the packages where another plane may have been; see `Build`.
 
     Sequence: packages → rollback of the earlier plane's ledgers accepted → by the caller, the
-    configuration, which makes it a plane. Killed before that, the next `init` goes on, and no
-    plane is there whose keys signed another history.
+    configuration, which makes it a plane. If it is killed before that, the next `init` continues,
+    and a plane whose keys signed another history never exists.
     """
-    del blueprint  # The packages are what it was made of.
+    del blueprint  # It was made from the packages.
     _require_no_plane(layout)
     with ExitStack() as held:
         store = str(layout.objects)
@@ -136,15 +136,15 @@ def _build_in_its_place(
             clock=time.time,
         )
         made = found(depot, Founding(archives, key, frozenset({PLANE_MARKER})))
-    _let_earlier_go(layout, environment)
+    _accept_missing_ledgers(layout, environment)
     return made
 
 
 def _require_no_plane(layout: PlaneLayout) -> None:
-    """Refuse a plane that was whole and lost its configuration.
+    """Refuse a complete plane that lost its configuration.
 
-    Threat: the default one grants what its operator took away. Whoever removes the whole directory
-    wants a new plane, and its governance ledger is a new one. Raises: ConfigError, HostError.
+    Threat: the default one grants what its operator had denied. (An operator who removes the whole
+    directory gets a new plane, with a new governance ledger.) Raises: ConfigError, HostError.
     """
     governance = layout.ledger_paths()[LedgerName.GOVERNANCE]
     if not stands(governance):
@@ -153,17 +153,17 @@ def _require_no_plane(layout: PlaneLayout) -> None:
         raise ConfigError(
             f"the plane {quote(str(layout.root))} lost its {PLANE_MARKER}",
             where=str(governance),
-            hint="put that file back from a backup, or name another directory; nothing was changed",
+            hint="restore that file from a backup, or name another directory; nothing was changed",
         )
 
 
-def _let_earlier_go(layout: PlaneLayout, environment: Environment) -> None:
-    """Accept that the ledgers of an earlier plane here are gone, recorded as any other rollback.
+def _accept_missing_ledgers(layout: PlaneLayout, environment: Environment) -> None:
+    """Accept that an earlier plane's ledgers are missing here, recorded like any other rollback.
 
-    Where one is damaged nothing is accepted: it goes on failing its verification.
+    If one is damaged nothing is accepted: it still fails its verification.
     """
     try:
-        for gone in find_gone_back(layout, environment, ORDER):
+        for gone in find_rolled_back(layout, environment, ORDER):
             accept_rollback(layout, environment, gone, "init")
     except LedgerDamagedError:
         return
@@ -177,21 +177,21 @@ class Repaired(Struct, frozen=True):
 def repair_bare_plane(
     directory: Path, environment: Environment, archives: tuple[Archive, ...], *, dev: bool
 ) -> Repaired:
-    """Install these packages on the plane that is there, also where files of theirs differ.
+    """Install these packages on the existing plane, also where their files differ.
 
-    Each that changes anything is approved with the operator's key first.
+    Each that changes anything is first approved with the operator's key.
     """
     project = open_project(directory, environment, directory)
     if is_development_plane(project) is not dev:
         made = "without" if dev else "with"
         raise UsageError(
             f"the plane {quote(str(project.layout.root))} was made {made} --dev",
-            hint="and stays so: make another plane instead",
+            hint="that cannot be changed: create another plane instead",
         )
     with open_depot(project) as depot:
         was_signed = _is_signed(depot)
         reports = tuple(_repair(project, depot, archive, dev=dev) for archive in archives)
-        # Threat: packages of somebody else that nobody vouched for, signed along with ours.
+        # Threat: third-party packages without approval would be signed along with Paddock's.
         if was_signed and not _is_signed(depot):
             sign_installed_set(depot, make_operator_key(environment))
     return Repaired(project, reports)
@@ -205,8 +205,8 @@ def _is_signed(depot: Depot) -> bool:
 
 
 def _repair(project: Project, depot: Depot, archive: Archive, *, dev: bool) -> InstallReport:
-    looking = InstallWish(is_dry_run=True, dev=True, repairs=True)
-    found = install(depot, archive, looking)
+    dry_run = InstallWish(is_dry_run=True, dev=True, repairs=True)
+    found = install(depot, archive, dry_run)
     if found.status == "unchanged":
         return found
     if not dev:

@@ -1,23 +1,14 @@
-"""Tools that packages bring, and those of other people's MCP servers.
+"""Load the tools of packages and of third-party MCP servers.
 
-A package's tool is code of somebody else, run in this process.
-
-Threat: such a tool is as trusted as Paddock itself. What its file does when it is loaded, and
-what its handler does besides using its ports, no policy sees and no sandbox holds. Whoever
-can have a tool loaded has everything that this user has. So a tool is loaded only when all
-of this holds, each point from a source independent of the others (`open_sound_packages`):
-
-  * an operator's configuration names tool and package, on a plane that was accepted
-    (`HOT/config` is closed to every agent);
-  * the packages ledger, verified, says that the package is installed, with this manifest,
-    under an operator's approval (on a plane made with `--dev`, nobody is asked);
-  * every file of the package is as its manifest says, and is still its own;
-  * the bytes that are run are read once, and their digest is the manifest's. Nothing is
-    imported by name: no search path, no bytecode cache, no second look at the disk.
-
-A loaded tool is called through the dispatcher as every other. Besides, each call is judged as
-running package code, counts as one that changes something, whatever the tool says of itself, and
-no tool takes a name that is taken. Of one that is not loaded, whoever opens the plane is told why.
+Threat: a package's tool is third-party code in this process, with all rights of this user: no
+policy and no sandbox limits its file when it is loaded, or its handler outside its ports. So it is
+loaded only if independent sources agree (`open_sound_packages`): an operator's configuration names
+tool and package, on an accepted plane (`HOT/config` is closed to every agent); the verified
+packages ledger has the package installed, with this manifest, under an operator's approval (not
+needed with `--dev`); each file is as its manifest says, and no other package's; the bytes that run
+are read once and match the manifest's digest: no search path, bytecode cache or second read.
+Each call of it is dispatched, also judged as running package code, and counts as a change, whatever
+the tool declares. It gets no name that is in use. A notice says why a tool was not loaded.
 """
 
 import re
@@ -35,7 +26,7 @@ from msgspec.structs import replace
 from paddock import limits
 from paddock.assembly.packages import is_development_plane, package_ledger
 from paddock.assembly.project import MCP, PACKAGE, Project, new_call_id
-from paddock.assembly.shells import LazyShell, ShellGround
+from paddock.assembly.shells import LazyShell, ShellSetup
 from paddock.errors import InternalError, PaddockError
 from paddock.gateway.definitions import Pins, reviewed
 from paddock.gateway.tools import offered_tools
@@ -63,10 +54,10 @@ from paddock.workspace import Workspace
 if TYPE_CHECKING:
     from paddock.gateway.gateway import McpGateway
 
-# Threat: whoever changes a file of a package, and its manifest and receipt with it, would have
+# Threat: an attacker who changes a file of a package, with its manifest and receipt, would have
 # that file loaded or shown to a model. So no source vouches for itself: the verified packages
-# ledger tells what is installed, the approval that it names who vouches for it, and the manifest
-# of that digest what a file holds. The bytes that are used are those whose digest was compared.
+# ledger records what is installed, the approval that it names who vouches for it, and the manifest
+# of that digest each file's content. The bytes that are used are those whose digest was compared.
 
 
 class UnsoundPackageError(Exception):
@@ -80,12 +71,12 @@ class SoundPackages(Struct, frozen=True):
     plane_is_dev: bool
 
     def find(self, package_id: str) -> InstalledPackage:
-        package, told = self.installed.packages.get(package_id), self.recorded.get(package_id)
-        if package is None or told is None:
+        package, record = self.installed.packages.get(package_id), self.recorded.get(package_id)
+        if package is None or record is None:
             raise UnsoundPackageError("the package is not installed")
-        if package.manifest.digest != told.digest:
+        if package.manifest.digest != record.digest:
             raise UnsoundPackageError("its manifest is not the one that was installed")
-        if told.wo_id is None and not self.plane_is_dev:
+        if record.wo_id is None and not self.plane_is_dev:
             raise UnsoundPackageError("no operator approved the package")
         failures = check_package(package, self.workspace)
         if failures:
@@ -94,14 +85,14 @@ class SoundPackages(Struct, frozen=True):
 
     def content(self, package: InstalledPackage, asset: Asset, bytes_max: int) -> bytes:
         if self.installed.owner_of(asset.path) is not package:
-            raise UnsoundPackageError(f"{asset.path} is brought by another package, too")
+            raise UnsoundPackageError(f"{asset.path} also belongs to another package")
         try:
             path = self.workspace.resolve_entry(asset.path).path
             content = self.workspace.read_all(path, bytes_max)
         except PaddockError as error:
             raise UnsoundPackageError(error.message) from error
         if digest_of(content) != asset.sha256:
-            raise UnsoundPackageError(f"{asset.path} is not as the package brought it")
+            raise UnsoundPackageError(f"{asset.path} does not match the package's manifest")
         return content
 
 
@@ -120,7 +111,7 @@ def open_sound_packages(project: Project) -> Generator[SoundPackages]:
 CLASSIFICATION: Final = "tool"
 MAKER: Final = "tool"
 EFFECTS: Final = Effects(reads_only=False, is_destructive=True, is_open_world=True)
-"""The worst case, of every package tool: what its author declares cannot be checked."""
+"""The worst case, for every package tool: its author's declarations cannot be checked."""
 
 _TOOL_ID: Final = lazy_pattern(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 
@@ -160,7 +151,7 @@ def _load(entry: PackageTool, packages: SoundPackages, taken: set[str]) -> Tool[
         return Tool(spec, _Guarded(made.handler, head))
     except (KeyboardInterrupt, UnsoundPackageError):
         raise  # An interrupt is meant for this process.
-    except BaseException as fault:  # Whatever a module raises, it only costs that tool.
+    except BaseException as fault:  # A module may raise anything; only its tool is lost.
         why = show_name(_describe_fault(fault)[: limits.message_value_chars_max])
         raise UnsoundPackageError(why) from fault
 
@@ -172,18 +163,18 @@ def _asset(package: InstalledPackage, tool_id: str) -> Asset:
         if asset.classification == CLASSIFICATION and asset.path.endswith(f"/{tool_id}.py")
     ]
     if len(found) != 1:
-        raise UnsoundPackageError(f"it brings {len(found)} files {tool_id}.py that are tools")
+        raise UnsoundPackageError(f"it has {len(found)} tool files {tool_id}.py, not one")
     return found[0]
 
 
 def _require_name(tool_id: str, taken: set[str]) -> None:
     if _TOOL_ID.fullmatch(tool_id) is None:
-        raise UnsoundPackageError("no tool can be called so: a-z, 0-9 and _, at most 64")
-    # Threat: a name that reads as if the dual gate had given it.
+        raise UnsoundPackageError("invalid tool name: use a-z, 0-9 and _, at most 64")
+    # Threat: a name that looks as if the dual gate had granted the tool.
     if tool_id.endswith("_dev"):
-        raise UnsoundPackageError("names that end in _dev are the development tools'")
+        raise UnsoundPackageError("names that end in _dev are reserved for development tools")
     if tool_id in taken:
-        raise UnsoundPackageError("there is a tool of that name already")
+        raise UnsoundPackageError("a tool of that name exists already")
 
 
 def _run_module(content: bytes, name: str, tool_id: str) -> Tool[Any]:
@@ -195,10 +186,10 @@ def _run_module(content: bytes, name: str, tool_id: str) -> Tool[Any]:
     maker: Callable[[], object] = getattr(module, MAKER)
     made = maker()
     if not isinstance(made, Tool):
-        raise UnsoundPackageError(f"its function {MAKER} makes no Tool")
+        raise UnsoundPackageError(f"its function {MAKER} does not return a Tool")
     found = cast("Tool[Any]", made)
     if found.name != tool_id:
-        raise UnsoundPackageError(f"it is called {quote(found.name)}")
+        raise UnsoundPackageError(f"its tool has the name {quote(found.name)}")
     said: list[Any] = [found.spec.title, found.spec.description]
     # Anything but text makes the whole list of tools invalid for a client that asks for it.
     if not all(isinstance(each, str) for each in said):
@@ -209,12 +200,12 @@ def _run_module(content: bytes, name: str, tool_id: str) -> Tool[Any]:
 def _describe_fault(fault: BaseException) -> str:
     try:
         return f"{type(fault).__name__}: {fault}"
-    except Exception:  # `__str__` of its exception is the module's code as well.
+    except Exception:  # `__str__` of its exception is also the module's code.
         return type(fault).__name__
 
 
 class _GuardedPlan(Struct, frozen=True):
-    """The tool's own plan, and its actions read once: what is judged cannot change later."""
+    """The tool's plan, and its actions, read once: what is judged cannot change later."""
 
     inner: Plan
     actions: tuple[Action, ...]
@@ -232,7 +223,7 @@ class _Guarded:
             return _GuardedPlan(plan, (self._head, *plan.actions))
         except (Exception, KeyboardInterrupt):
             raise
-        except BaseException as ended:  # No tool ends the process, by SystemExit or other.
+        except BaseException as ended:  # A tool must not end the process, as by SystemExit.
             raise self._defect(f"raised {type(ended).__name__}") from ended
 
     def run(self, plan: _GuardedPlan, ports: Ports) -> ToolOutput:
@@ -243,7 +234,7 @@ class _Guarded:
         except BaseException as ended:  # As in resolve.
             raise self._defect(f"raised {type(ended).__name__}") from ended
         if not isinstance(output, ToolOutput):
-            raise self._defect("handed back no output of a tool")
+            raise self._defect("did not return a ToolOutput")
         return output
 
     def _defect(self, what: str) -> InternalError:
@@ -251,9 +242,9 @@ class _Guarded:
 
 
 # A skill is `…/<name>/SKILL.md`, classified `skill`, and begins with its name and one line that
-# says when to read it. A model is told these two and the path; it reads the text as any file, by
-# a call that is judged. A skill that is not exactly as its package brought it, or whose package
-# nobody approved, is not mentioned.
+# says when to read it. A model gets these two and the path; it reads the text like any file, by
+# a call that is judged. A skill that does not match its package's manifest, or whose package is
+# not approved, is not listed.
 
 SKILL_CLASSIFICATION: Final = "skill"
 _HEAD: Final = lazy_pattern(
@@ -266,7 +257,7 @@ def skill_facts(project: Project) -> dict[str, Json]:
     named = limits.skills_max
     if len(found) <= named:
         return {"skills": found}
-    more = f"{len(found) - named} more skills are not named: {named} are, the first by path"
+    more = f"{len(found) - named} more skills are not listed: only the first {named} by path are"
     return {"skills": found[:named], "skills_left_out": more}
 
 
@@ -298,7 +289,7 @@ def _skills(packages: SoundPackages) -> Iterator[tuple[str, str, str]]:
                 if skill is not None:
                     yield skill
         except UnsoundPackageError:
-            continue  # list_packages and the gates say what is wrong with it
+            continue  # list_packages and the gates report its problem
 
 
 def _parse_skill(path: str, content: bytes) -> tuple[str, str, str] | None:
@@ -310,10 +301,10 @@ def _parse_skill(path: str, content: bytes) -> tuple[str, str, str] | None:
     return path, head[1], head[2]
 
 
-# Other people's MCP servers: what they offer, and their sandboxes.
+# Third-party MCP servers: their tools, and their sandboxes.
 
 
-def add_others(
+def add_server_tools(
     registry: Registry,
     project: Project,
     policy: Policy,
@@ -326,7 +317,7 @@ def add_others(
         registry.add(tool)
     names = reviewed(servers, pins)
     return tuple(
-        f"nothing of the MCP server {each.name} is offered before somebody has looked at it: "
+        f"the MCP server {each.name} offers no tools until a person has reviewed it: "
         f"paddock mcp review {each.name}"
         for each in servers
         if each.name not in names
@@ -334,9 +325,9 @@ def add_others(
 
 
 def open_gateway(
-    ground: ShellGround, context: Callable[[], Context], held: ExitStack
+    ground: ShellSetup, context: Callable[[], Context], held: ExitStack
 ) -> "McpGateway":
-    """Return the gateway to MCP servers; each is started, in its sandbox, at its first use."""
+    """Return the gateway to MCP servers; each starts, in its sandbox, at its first use."""
     from paddock.gateway.confine import ServerSandbox  # noqa: PLC0415 - it loads the sandbox
     from paddock.gateway.gateway import McpGateway  # noqa: PLC0415 - it loads the SDK
 
@@ -360,7 +351,7 @@ def open_gateway(
 
 
 def _server_network(context_now: Callable[[], Context], server: McpServer) -> CallNetwork:
-    """Return what decides a server's connections: as its own action, for no one call makes them."""
+    """Return the judge of a server's connections: no single call makes them, so by its action."""
     context = context_now()
     spec = ToolSpec(
         f"mcp-{server.name}", server.name, "", MCP, ArgumentType, Effects(reads_only=False)

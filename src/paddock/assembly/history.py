@@ -1,6 +1,6 @@
 """Open a plane's store of replaced contents, its journal and its inbox.
 
-Contents that ledger entries name by digest are found by it, and erased.
+Find and erase the contents that ledger entries name by digest.
 """
 
 import json
@@ -53,7 +53,7 @@ def open_history(project: Project) -> History:
     return History(str(project.layout.objects), bytes_max=bytes_max)
 
 
-def look_at_history(project: Project) -> "StoreReader":
+def read_history(project: Project) -> "StoreReader":
     from paddock.storage.objects import StoreReader  # noqa: PLC0415 - few calls look back
 
     return StoreReader(str(project.layout.objects))
@@ -64,7 +64,7 @@ def settle_sets(project: Project) -> tuple[str, ...]:
     directory = project.layout.objects / JOURNAL
     if not directory.is_dir() or not any(directory.iterdir()):
         return ()
-    from paddock.workspace.apply import recover  # noqa: PLC0415 - somebody was killed
+    from paddock.workspace.apply import recover  # noqa: PLC0415 - only after a crash
 
     with open_journal(project) as journal:
         found = recover(journal, Disk(), detect_resolution())
@@ -72,13 +72,13 @@ def settle_sets(project: Project) -> tuple[str, ...]:
 
 
 def open_journal(project: Project) -> "Journal":
-    from paddock.storage.journal import Journal  # noqa: PLC0415 - for what changes many paths
+    from paddock.storage.journal import Journal  # noqa: PLC0415 - only to change many paths
 
     return Journal(str(project.layout.objects / JOURNAL), Disk())
 
 
-_CHANGES_LOOKED_AT_MAX: Final = 100
-"""Of a path's changes, how many of the newest are searched for a version."""
+_CHANGES_SEARCHED_MAX: Final = 100
+"""Newest changes of a path that are searched for a version."""
 
 
 class PlaneEarlier(Struct, frozen=True):
@@ -87,29 +87,29 @@ class PlaneEarlier(Struct, frozen=True):
 
     def content(self, path: str, version: str, bytes_max: int) -> bytes | None:
         try:
-            with look_at_history(self.project) as store:
-                # Asked first: a version that is not stored needs no look at the ledger.
+            with read_history(self.project) as store:
+                # Checked first: a version that is not stored needs no ledger query.
                 if not store.has(version) or store.stored_bytes(version) > bytes_max:
                     return None
-                if not self._stood_at(path, version):
+                if not self._was_at(path, version):
                     return None
                 content = store.read(version)
         except (ConfigError, HostError, IntegrityError):
             return None  # what cannot be read, or is damaged, is not shown
         return content if len(content) <= bytes_max else None
 
-    def _stood_at(self, path: str, version: str) -> bool:
-        """Whether a call on this workspace found that version at that path, or left it there.
+    def _was_at(self, path: str, version: str) -> bool:
+        """Return True if a call on this workspace found or left that version at that path.
 
-        Threat: the store knows contents by their digests alone, and holds those of every
-        agent. An agent that knows the digest of a file it may not view would name it as the
-        version of a file of its own, and read the content in the diff.
+        Threat: the store identifies contents only by digest, and holds those of every agent.
+        An agent that knows the digest of a file it may not view could name it as the version
+        of a file that it may view, and read the content in the diff.
         """
-        from paddock.runtime.changes import past_calls  # noqa: PLC0415 - few edits fail so
+        from paddock.runtime.changes import past_calls  # noqa: PLC0415 - rarely needed
 
         paths = self.project.layout.ledger_paths()
         wanted = Filter(event_type=events.TOOL_RESULT, path=path)
-        rows = query(str(paths[LedgerName.HO1M]), wanted, last=_CHANGES_LOOKED_AT_MAX).entries
+        rows = query(str(paths[LedgerName.HO1M]), wanted, last=_CHANGES_SEARCHED_MAX).entries
         calls = past_calls(FoundEffects(rows, (), ()), ())
         agents = {
             call.agent
@@ -125,7 +125,7 @@ class PlaneEarlier(Struct, frozen=True):
         return any(self._shares_workspace(agent, declared) for agent in agents)
 
     def _shares_workspace(self, agent: str, declared: tuple[StoredEntry, ...]) -> bool:
-        """Whether that agent worked where this one does, and neither ever worked elsewhere.
+        """Return True if both agents worked in the same workspace, and never in another.
 
         Threat: the same path is another file in another workspace.
         """
@@ -145,8 +145,8 @@ def open_workspace_of(
 ) -> Workspace:
     """Open the workspace that a record declares; `keeper` and `name` as in `Workspace.open`.
 
-    Threat: a link is put in its path after the record was read. So the opened directory's real
-    path is compared, and from then on its descriptor is used. Raises: ConfigError, HostError.
+    Threat: a symlink is put in its path after the record was read. So the real path of the open
+    directory is compared, and from then on its descriptor is used. Raises: ConfigError, HostError.
     """
     workspace = Workspace.open(str(record.workspace), keeper=keeper, name=name)
     try:
@@ -159,7 +159,7 @@ def open_workspace_of(
 
 @contextmanager
 def workspace_with_git(record: AgentRecord, keeper: Keeper) -> Generator[Workspace]:
-    from paddock.sandbox.host.git import open_git_outside  # noqa: PLC0415 - for commands alone
+    from paddock.sandbox.host.git import open_git_outside  # noqa: PLC0415 - only for commands
 
     with open_workspace_of(record, keeper) as workspace:
         held = open_git_outside(workspace.real_root)
@@ -184,7 +184,7 @@ class NamedContent(Struct, frozen=True):
     digest: str
     size_bytes: int
     is_output: bool = False
-    """Kept in the history, and not to be erased alone."""
+    """True if it is kept in the history, and cannot be erased separately."""
 
 
 def open_blobs(project: Project) -> BlobStore:
@@ -203,12 +203,12 @@ def contents_of_call(project: Project, call_id: str) -> tuple[NamedContent, ...]
 
 
 def read_output(project: Project, digest: str) -> bytes | None:
-    with look_at_history(project) as store:
+    with read_history(project) as store:
         return store.find(f"sha256:{digest}")
 
 
 def has_output(project: Project, digest: str) -> bool:
-    with look_at_history(project) as store:
+    with read_history(project) as store:
         return store.has(f"sha256:{digest}")
 
 
@@ -216,7 +216,7 @@ def require_digest(text: str) -> str:
     digest = text.removeprefix(events.DIGEST_PREFIX)
     if _DIGEST.fullmatch(digest) is None:
         raise UsageError(
-            f"{quote(text)} is no digest of a content",
+            f"invalid content digest {quote(text)}",
             hint="64 hexadecimal digits, as salted_sha256 or output_kept of an entry; or --call ID",
         )
     return digest
@@ -228,15 +228,15 @@ def erase_contents(project: Project, digests: Sequence[str], reason: str) -> tup
     Sequence: the entry is durable → the contents are erased. After a kill, erase them again.
     """
     with closing(open_blobs(project)) as blobs:
-        there = tuple(digest for digest in dict.fromkeys(digests) if blobs.has(digest))
-        if not there:
+        found = tuple(digest for digest in dict.fromkeys(digests) if blobs.has(digest))
+        if not found:
             return ()
         said = reason or "an operator erased contents"
-        entry = events.Entry(events.CONTENT_ERASED, reason=said, metadata={"digests": list(there)})
+        entry = events.Entry(events.CONTENT_ERASED, reason=said, metadata={"digests": list(found)})
         record_in_governance(project, entry)
-        for digest in there:
+        for digest in found:
             blobs.erase(digest)
-    return there
+    return found
 
 
 def find_erasure(project: Project, digest: str) -> int | None:
@@ -256,20 +256,20 @@ def named_contents(entry: events.Entry, seq: int) -> list[NamedContent]:
         for name, value in cast("dict[str, Json]", rows if isinstance(rows, dict) else {}).items():
             kept = cast("dict[str, Json]", value if isinstance(value, dict) else {})
             digest, size = kept.get(of_digest), kept.get("bytes")
-            # A content whose salt stands in the entry was never kept.
+            # A content whose salt is in the entry was never kept.
             if isinstance(digest, str) and type(size) is int and "salt" not in kept:
                 text, is_output = digest.removeprefix(events.DIGEST_PREFIX), member == "output_kept"
                 found.append(NamedContent(entry.call_id, seq, name, text, size, is_output))
     return found
 
 
-# The inbox of a plane; its questions pin contents in the store.
+# The inbox of a plane; its requests pin contents in the store.
 
 _ANSWERS: Final = (events.APPROVAL_ANSWERED, events.ROLLBACK_ACCEPTED)
 
 
 def open_inbox(project: Project) -> "Inbox":
-    from paddock.runtime.inbox import Inbox  # noqa: PLC0415 - for a question alone
+    from paddock.runtime.inbox import Inbox  # noqa: PLC0415 - only for a request
 
     def release(pin: str) -> None:
         with closing(open_history(project)) as history:
@@ -294,27 +294,27 @@ def _notify(command: tuple[str, ...], parked: "Parked") -> None:
     """Start the user's notification command. The call neither waits for it nor fails with it."""
     if not command:
         return
-    import subprocess  # noqa: PLC0415 - slow to load, and few are told so
+    import subprocess  # noqa: PLC0415 - slow to load, and rarely needed
     import tempfile  # noqa: PLC0415 - as above
 
-    with tempfile.TemporaryFile() as told, suppress(OSError):
-        told.write(json.dumps(parked.as_json()).encode())
-        told.seek(0)
+    with tempfile.TemporaryFile() as request, suppress(OSError):
+        request.write(json.dumps(parked.as_json()).encode())
+        request.seek(0)
         quiet = subprocess.DEVNULL
         line = (*_DETACHED, *command)
-        subprocess.run(line, stdin=told, stdout=quiet, stderr=quiet, check=False)
+        subprocess.run(line, stdin=request, stdout=quiet, stderr=quiet, check=False)
 
 
-# Threat: a record of use that is edited, cut off or restored away makes a used grant new again.
-# So answers are read from the lines, never from the index, and only where the whole ledger is
-# what was signed, by the key's last checkpoint and the anchor, which stand outside the plane.
-# Answers from before a person accepted that the ledger went back do not count.
+# Threat: editing, cutting or restoring away the record of its use makes a used grant valid again.
+# So answers are read from the lines, never from the index, and only if the whole ledger is as it
+# was signed, by the key's last checkpoint and the anchor, which are outside the plane. Answers
+# from before an accepted rollback of the ledger do not count.
 
 
 def read_answers(project: Project, requests: Collection[str]) -> "Answers":
-    """Read what was answered to these. Raises: LedgerDamagedError; HostError, ConfigError."""
-    from paddock.assembly.audit import audit_ledger  # noqa: PLC0415 - for a question alone
-    from paddock.runtime.inbox import Answers  # noqa: PLC0415 - for a question alone
+    """Read the answers to these requests. Raises: LedgerDamagedError, HostError, ConfigError."""
+    from paddock.assembly.audit import audit_ledger  # noqa: PLC0415 - only for a request
+    from paddock.runtime.inbox import Answers  # noqa: PLC0415 - as above
 
     path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
     if not path.exists():
@@ -335,7 +335,7 @@ def read_answers(project: Project, requests: Collection[str]) -> "Answers":
 
 def _unverified(path: Path) -> LedgerDamagedError:
     return LedgerDamagedError(
-        "the governance ledger does not verify: nobody can tell which grants were used",
+        "the governance ledger does not verify: which grants were used is unknown",
         where=str(path),
         hint="paddock ledger verify --ledger governance",
     )

@@ -1,8 +1,8 @@
 """Answer a request that the inbox keeps, carry it out, or make a rule of it.
 
-`find_outdated` decides no call: an approval counts for its digest alone, and the dispatcher
-compares that. It keeps an operator from an answer that would count for no call, or to a request
-that was changed in its file. Kept changes and rules are compared here, where they are written.
+`find_outdated` decides no call: an approval counts only for its digest, which the dispatcher
+compares. It stops an operator from an answer that would count for no call, or to a request whose
+file was changed. Kept changes and rules are compared here, where they are written.
 """
 
 import stat
@@ -29,7 +29,7 @@ from paddock.assembly.ledgers import open_ledger, record_in_governance
 from paddock.assembly.project import DEVELOPMENT, Project, policy_of
 from paddock.assembly.project_open import open_root
 from paddock.assembly.runtimes import open_runtime, tools_of
-from paddock.assembly.undo import OperatorDoor
+from paddock.assembly.undo import OperatorDispatcher
 from paddock.plane import records
 from paddock.plane.agents import AgentRecord
 from paddock.plane.layout import LedgerName
@@ -58,13 +58,13 @@ POLICY_CHANGED: Final = "the policy has changed since it was asked about"
 AGENT_CHANGED: Final = (
     "the agent, its permissions, the tool or the kept request has changed since it was asked about"
 )
-ACTIONS_CHANGED: Final = "what the call comes to has changed since it was asked about"
-TARGET_CHANGED: Final = "what stands at its target has changed since it was asked about"
-SANDBOX_CHANGED: Final = "what its sandbox would let it do has changed since it was asked about"
-KEPT_CHANGED: Final = "what its file shows is not what was asked about, as it was put on record"
-TOOL_GONE: Final = "the agent does not have the tool any more"
-_AGAIN: Final = "make the call again: it is decided by what holds now"
-_ANEW: Final = "make the call again: it is asked about anew"
+ACTIONS_CHANGED: Final = "the actions of the call have changed since it was asked about"
+TARGET_CHANGED: Final = "the target of the call has changed since it was asked about"
+SANDBOX_CHANGED: Final = "the limits of its sandbox have changed since it was asked about"
+KEPT_CHANGED: Final = "its file does not match the recorded request"
+TOOL_GONE: Final = "the agent no longer has the tool"
+_DECIDED_AGAIN: Final = "make the call again: it is then decided by the current state"
+_ASKED_AGAIN: Final = "make the call again: it is then asked about again"
 
 
 class ChangedSince(Struct, frozen=True):
@@ -93,7 +93,7 @@ class Outdated(Struct, frozen=True):
     why: str
     hint: str
     bars_rule: bool = False
-    """Whether no rule is made either: policy allows or denies the call, or the request changed."""
+    """True if no rule can be made either: policy decides the call, or the request was changed."""
 
 
 def grant(project: Project, wanted: str, by: str, seen: Parked | None = None) -> Parked:
@@ -119,13 +119,13 @@ def expired_by(parked: Parked, outdated: Outdated) -> errors.ApprovalExpiredErro
 def find_outdated(
     project: Project, parked: Parked, answers: Answers | None = None
 ) -> Outdated | None:
-    """Say what has changed since the question was put, so that no answer to it counts; else None.
+    """Return what has changed since the question, so that no answer to it counts, or None.
 
     None promises nothing: a command's sandbox is known only where the command runs, and tools of
-    packages and MCP servers are not run to look. A caller with many requests reads the `answers`
+    packages and MCP servers are not run for this. A caller with many requests reads the `answers`
     to all of them once.
 
-    Threat: the diff or a warning was changed in the request's file, so that a person says yes to
+    Threat: the diff or a warning was changed in the request's file, so that a person approves
     what was never asked: no digest of the call covers them. Raises: IntegrityError.
     """
     request = parked.request
@@ -133,21 +133,21 @@ def find_outdated(
         if answers is None:
             answers = read_answers(project, [parked.id])
         if not answers.is_kept(parked):
-            return Outdated(KEPT_CHANGED, _ANEW, bars_rule=True)
+            return Outdated(KEPT_CHANGED, _ASKED_AGAIN, bars_rule=True)
         record, policy, chain = project.acting(request.agent)
         judge = PolicyJudge(policy, chain)
         if judge.policy_digest != request.policy_digest:
             return _other_policy(judge, request)
-        # Only Paddock's own tools: package code is not run to look.
+        # Only Paddock's own tools: package code is not run for this.
         listed = next((each for each in TOOLS if each.name == request.tool), None)
         has_it = listed is not None and listed.toolset in chain[0].toolsets
         if listed is not None and not has_it and _is_taken_away(project, listed.toolset):
             return Outdated(TOOL_GONE, _tool_hint(project, listed.toolset))
         tool = listed.load() if listed is not None and has_it else None
         if _digest_now(tool, request, judge) != request.digest:
-            return Outdated(AGENT_CHANGED, _AGAIN)
+            return Outdated(AGENT_CHANGED, _DECIDED_AGAIN)
         if parked.changes is not None:
-            # Only that they can be read: the commit compares each file that it changes.
+            # Check only that they load: the commit compares each file that it changes.
             unpark_set(parked.changes)
         elif tool is not None:
             return _changed_now(tool, request, judge, record)
@@ -162,12 +162,12 @@ def find_outdated(
 def _other_policy(judge: PolicyJudge, request: ApprovalRequest) -> Outdated:
     decision = _decided_now(judge, request.actions)
     if decision is None or decision.outcome in (Outcome.CONFINE, Outcome.ASK):
-        return Outdated(POLICY_CHANGED, _ANEW)
+        return Outdated(POLICY_CHANGED, _ASKED_AGAIN)
     if decision.outcome is Outcome.ALLOW:
-        why = f"{POLICY_CHANGED}, and allows the call by now"
+        why = f"{POLICY_CHANGED}, and now allows the call"
         return Outdated(why, "make the call again: it needs no grant", bars_rule=True)
-    # Threat: a cloned policy may deny, and its reason is text of its own making.
-    why = f"{POLICY_CHANGED}, and denies the call by now: {show_name(decision.reason)}"
+    # Threat: a cloned policy may deny, and its reason is text that an attacker wrote.
+    why = f"{POLICY_CHANGED}, and now denies the call: {show_name(decision.reason)}"
     hint = "no answer lifts a denial: change the policy and make the call again"
     return Outdated(why, hint, bars_rule=True)
 
@@ -186,10 +186,9 @@ def _decided_now(judge: PolicyJudge, texts: Sequence[str]) -> Decision | None:
 
 
 def _is_taken_away(project: Project, toolset: str) -> bool:
-    """Whether no process on this plane has such a tool for an agent that lacks it here.
+    """Return True if no process on this plane has such a tool for an agent that lacks it here.
 
-    The environment's half of the dual gate is that of each process: whoever answers may stand
-    in a shell without it.
+    The environment's half of the dual gate is per process: the operator's shell may lack it.
     """
     return toolset != DEVELOPMENT or not replace(project.gate, variable=True).is_open
 
@@ -197,7 +196,7 @@ def _is_taken_away(project: Project, toolset: str) -> bool:
 def _tool_hint(project: Project, toolset: str) -> str:
     if toolset == DEVELOPMENT:
         return f"the dual gate is {project.gate}; once it is open, make the call again"
-    return "once it has it again, make the call again"
+    return "once the agent has it again, make the call again"
 
 
 def _digest_now(tool: Tool[Any] | None, request: ApprovalRequest, judge: PolicyJudge) -> str:
@@ -221,25 +220,26 @@ def _changed_now(
     with open_workspace_of(record) as workspace:
         ports = Ports(workspace, judge)
         plan = handler.resolve(arguments, ports)
-        # Threat: a link leads elsewhere by now, and the person is shown where it led.
+        # Threat: a symlink now leads elsewhere, and the person is shown its earlier target.
         if tuple(map(str, plan.actions)) != request.actions:
-            return Outdated(ACTIONS_CHANGED, _AGAIN)
+            return Outdated(ACTIONS_CHANGED, _DECIDED_AGAIN)
         # A command's target digest is of its sandbox, known only in the process that runs it.
         if isinstance(handler, Pinning) and not isinstance(handler, Staging):
             _, found = handler.pin(plan, ports)
-            return None if found == request.target_digest else Outdated(TARGET_CHANGED, _AGAIN)
+            is_same = found == request.target_digest
+            return None if is_same else Outdated(TARGET_CHANGED, _DECIDED_AGAIN)
     return None
 
 
-# A call is dispatched again: bound, resolved and decided anew. What a command left behind,
-# shown as a difference, is committed as it was shown; nothing runs again.
+# A granted call is dispatched again: bound, resolved and decided again. A command's kept changes,
+# shown as a difference, are committed as they were shown; nothing runs again.
 
 
 def grant_here(project: Project, wanted: str, by: str, seen: Parked | None = None) -> Parked:
-    """Answer yes to a kept request that is carried out at once, by this process; see `resume`.
+    """Grant a kept request that this process carries out at once; see `resume`.
 
-    Raises: ApprovalExpiredError: as `grant`; UsageError: no such request, or its agent does not
-    have the tool here: nothing is granted then, since the answer would be used up for nothing.
+    Raises: ApprovalExpiredError, as `grant`; UsageError if the request is not found, or its agent
+    does not have the tool here: then nothing is granted, since the grant would be wasted.
     """
     inbox = open_inbox(project)
     parked = seen or inbox.find(wanted)
@@ -258,9 +258,9 @@ def grant_here(project: Project, wanted: str, by: str, seen: Parked | None = Non
 
 
 def resume(project: Project, granted: Parked, bounds: Bounds = FREE) -> ToolResult:
-    """Carry out a request that was granted just now, for whoever asks within these bounds.
+    """Carry out a request that was granted just now, within these bounds.
 
-    What changes from here on (content, policy, agent) voids the grant, and the call is refused with
+    A later change (of content, policy or agent) voids the grant, and the call is refused with
     `approval.expired`; so is a command whose sandbox has changed. Raises: ApprovalExpiredError.
     """
     inbox = open_inbox(project)
@@ -271,7 +271,7 @@ def resume(project: Project, granted: Parked, bounds: Bounds = FREE) -> ToolResu
         with open_runtime(project, agent=request.agent, approver=ChangedSince(request)) as runtime:
             return runtime.call(request.tool, request.arguments, bounds=bounds)
     finally:
-        # Where policy allows or denies the call by now, the grant is left unused.
+        # If policy now allows or denies the call, the grant is unused.
         inbox.withdraw(granted)
 
 
@@ -283,7 +283,7 @@ def _commit_kept(project: Project, inbox: Inbox, granted: Parked, bounds: Bounds
     try:
         return _commit(project, granted, bounds)
     finally:
-        # Whatever came of it, the grant is used up and the kept changes are gone.
+        # In every case the grant is used up and the kept changes are removed.
         inbox.withdraw(granted)
 
 
@@ -293,7 +293,7 @@ def _commit(project: Project, granted: Parked, bounds: Bounds) -> ToolResult:
     record, policy, chain = project.acting(request.agent)
     shown = PolicyJudge(policy, chain)
     tool = tools_of(project, request.agent).get(request.tool)
-    # Nothing is resolved anew: what is committed are the changes that were shown.
+    # Nothing is resolved again: exactly the changes that were shown are committed.
     if _digest_now(tool, request, shown) != request.digest:
         raise errors.ApprovalExpiredError(
             "policy or agent have changed since the command ran", hint="run the command again"
@@ -305,7 +305,7 @@ def _commit(project: Project, granted: Parked, bounds: Bounds) -> ToolResult:
         open_journal(project) as journal,
     ):
         parked = unpark_set(granted.changes)
-        return OperatorDoor(shown, workspace, ledger, history).call(
+        return OperatorDispatcher(shown, workspace, ledger, history).call(
             commit_tool(parked, history, journal, shell_for(policy, chain).git),
             {"request": granted.id, "agent": request.agent},
             bounds,
@@ -334,7 +334,7 @@ def review_always(project: Project, parked: Parked) -> AlwaysReview:
 
 
 def review_rule(project: Project, agent: str, actions: Sequence[str]) -> RuleReview:
-    """Return the rules that allow an agent what none allows yet, or asks about.
+    """Return rules that allow an agent those of the actions that policy does not allow yet.
 
     Raises: ConfigError, UsageError.
     """
@@ -342,12 +342,12 @@ def review_rule(project: Project, agent: str, actions: Sequence[str]) -> RuleRev
     decided = [decide(policy, chain, [parse_concrete(each)]) for each in actions]
     denied = next((d.rule for d in decided if d.rule and d.outcome is Outcome.DENY), None)
     if denied is not None:
-        said = f"no rule that allows can lift {denied.text} ({denied.source}, {denied.place})"
+        said = f"no allow rule can lift {denied.text} ({denied.source}, {denied.place})"
         raise errors.ConfigError(said, hint="change that rule by hand, and trust the policy")
     missing = [a for a, d in zip(actions, decided, strict=True) if d.outcome is not Outcome.ALLOW]
     if not missing:
         raise errors.UsageError("policy allows it already", hint="paddock network show says why")
-    # As if policy asked about these: `plan_always` makes rules of nothing else.
+    # As if policy asked about these: `plan_always` makes rules only for those.
     for each in judge_for(policy, chain).profiles():
         profile = policy.find_profile(each.name) or each.profile
         asked = tuple(compile_rule(action, Outcome.ASK, "") for action in missing)
@@ -359,10 +359,10 @@ def review_table(project: Project, table: str) -> RuleReview:
     """Return the project's policy with a TOML table appended. Raises: ConfigError."""
     own, file = project.files.project, own_policy_path(project.root)
     if own is not None and not own.trusted:
-        hint = "look at it and accept it first: paddock trust"
+        hint = "review and accept it first: paddock trust"
         raise errors.ConfigError("the project's policy is not trusted", where=str(file), hint=hint)
     if file.suffix == ".json":
-        raise errors.ConfigError("tables are written to TOML files alone", where=str(file))
+        raise errors.ConfigError("tables are written only to TOML files", where=str(file))
     before = b"" if own is None else own.content
     gap = b"" if not before else b"\n" if before.endswith(b"\n") else b"\n\n"
     content = before + gap + table.encode()
@@ -394,7 +394,7 @@ def save_always(project: Project, review: AlwaysReview, by: str) -> None:
 def commit_and_save(
     project: Project, review: AlwaysReview, by: str, bounds: Bounds = FREE
 ) -> ToolResult:
-    """The changes first: they are bound to the policy that they were asked about under."""
+    """Commit the changes, then save the rule: they are bound to the policy that asked."""
     result = resume(project, grant_here(project, review.parked.id, by, review.parked), bounds)
     if result.refusal is None:
         save_always(project, review, by)
@@ -404,8 +404,8 @@ def commit_and_save(
 def save_rule(project: Project, review: RuleReview, by: str, *answers: Entry) -> None:
     """Write and trust exactly what was reviewed.
 
-    Sequence: on record → written → trusted. Where the entries cannot be written, the policy stays
-    as it was. Raises: ConfigError: the file has changed since it was reviewed.
+    Sequence: recorded → written → trusted. If the entries cannot be written, the policy is
+    unchanged. Raises: ConfigError if the file has changed since it was reviewed.
     """
     file, content = review.file, review.always.content
     with locked(file.parent):
@@ -413,7 +413,7 @@ def save_rule(project: Project, review: RuleReview, by: str, *answers: Entry) ->
             raise errors.ConfigError(
                 "the policy has changed since the rule was shown", where=str(file), hint="try again"
             )
-        # A bare plane's file counts by its place, without this; trusting it too does no harm.
+        # A bare plane's file is trusted by its path already; trusting it here does no harm.
         record = plan_trust(file, content, datetime.now(UTC))
         record_in_governance(project, *answers, records.policy_trusted(record, by))
         if review.before is None:

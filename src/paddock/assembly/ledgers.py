@@ -1,4 +1,4 @@
-"""Open the ledgers of a plane, each made on first use with a key of its own or a signer's."""
+"""Open the ledgers of a plane, each created on first use with its own key or a signer's."""
 
 import hashlib
 import math
@@ -82,7 +82,7 @@ def find_anchor(layout: PlaneLayout, environment: Environment, origin: str) -> A
     """Return the anchor that the user's policy names; without one, a directory beside the planes.
 
     Threat: a project that could name it would run a command on the host, or keep the proof where
-    it can change it. So only the user's own file counts.
+    it can change it. So only the user's file counts.
     """
     settings = ledger_settings(environment).anchor
     title = plane_title(layout)
@@ -121,7 +121,7 @@ def _place(text: str, environment: Environment) -> Path:
         )
     if "\0" in text:
         raise ConfigError(
-            f"the anchor {quote(text)} holds a NUL, and no path does",
+            f"the anchor {quote(text)} contains a NUL, which no path can",
             where=str(environment.user_config),
         )
     return path
@@ -137,11 +137,11 @@ LEDGER_TIERS: Final = {
 }
 
 HOOK_PACE: Final = Pace(limits.checkpoint_entries_max // 2, math.inf, at_close=False)
-"""For a process that answers one event: a checkpoint by count, and at once for what matters.
+"""The pace of a process that answers one event: by count, at once for important entries.
 
 Half the usual count, since not every entry of the hook is written by such a process."""
 HOOK_EVENT_PACE: Final = Pace(limits.checkpoint_entries_max // 2, at_close=False)
-"""For one that records what is over already, so nobody waits: by time as well."""
+"""The pace of a process that records a past event, for which no caller waits: also by time."""
 
 
 def open_ledger(project: Project, name: LedgerName, pace: Pace = USUAL_PACE) -> LedgerFile:
@@ -199,8 +199,8 @@ def _origin(layout: PlaneLayout, name: LedgerName) -> str:
 def _key_name(directory: str) -> str:
     """Make any directory's name fit a key's name, in at most `_KEY_NAME_CHARS_MAX` characters.
 
-    One that a key's name may hold is taken as it is; of others, bytes are percent-encoded. What
-    is too long then is cut, and ends with a digest of the whole name.
+    A valid name is unchanged; in others, invalid bytes are percent-encoded. A name that is
+    then too long is cut, and ends with a digest of the whole name.
     """
     raw = os.fsencode(directory)
     if is_key_name(directory):
@@ -229,7 +229,7 @@ def _genesis(layout: PlaneLayout, environment: Environment, name: LedgerName) ->
     if not ledger_settings(environment).signer:
         _make_key(ledger_key_path(layout, environment, name), origin)
     verifier = signer_of(layout, environment, name).verifier
-    # Named as the key is: a key that is left from an earlier plane keeps its own name.
+    # Named like the key: a key that is left from an earlier plane keeps its name.
     return Genesis(verifier.name, LEDGER_TIERS[name], str(verifier), _parent_note(layout, name))
 
 
@@ -239,7 +239,7 @@ def _make_key(file: Path, origin: str) -> None:
         try:
             create_key(str(file), origin, os.urandom)
         except HostError:
-            # Another process made it just now; else it cannot be made.
+            # Another process may have created it just now.
             if not file.exists():
                 raise
 

@@ -1,6 +1,6 @@
 """Open the packages of a bare plane to change or list them, and run gates on the plane.
 
-Gates run for an operator, and for a model that asks by a tool.
+Gates run for an operator, and for a model that calls a tool.
 """
 
 import os
@@ -26,9 +26,9 @@ from paddock.assembly.project import (
     policy_of,
     require_registered,
 )
-from paddock.assembly.shells import LazyShell, ShellGround
+from paddock.assembly.shells import LazyShell, ShellSetup
 from paddock.gates.checks import CHECKS, CHECKS_FOR_MODELS, run_gates
-from paddock.gates.evidence import NOBODY, GatesGround, Watcher
+from paddock.gates.evidence import NOBODY, GateEvidence, Watcher
 from paddock.gates.results import G4, GateResult, Status, gate_entry
 from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.read import gone_error
@@ -53,7 +53,7 @@ from paddock.values.entries import PACKAGE_INSTALLED, Entry, digest_of
 from paddock.workspace import Workspace
 
 ACCEPTANCE_AGENT: Final = "acceptance"
-"""The agent as which acceptance commands run: the admin's profile, without its permissions."""
+"""The agent of acceptance commands: it has the admin's profile, without its permissions."""
 
 
 class ShellAcceptance:
@@ -62,7 +62,7 @@ class ShellAcceptance:
     def __init__(self, project: Project, workspace: Workspace, history: History) -> None:
         chain = (Agent(ACCEPTANCE_AGENT, ADMIN_PROFILE),)
         self._shell = LazyShell(
-            ShellGround(project, ADMIN_AGENT, chain, project.policy, workspace, history)
+            ShellSetup(project, ADMIN_AGENT, chain, project.policy, workspace, history)
         )
 
     def run(
@@ -110,7 +110,7 @@ def _end_of(stream: Stream) -> str:
 
 @contextmanager
 def open_depot(project: Project) -> Generator[change.Depot]:
-    """Open the plane to change its packages, or to look at them.
+    """Open the plane to change or read its packages.
 
     Sets of changes that a killed process left are completed or undone first; an interrupted
     change of packages is for `settle_packages`. Raises: UsageError, ConfigError, HostError.
@@ -138,7 +138,7 @@ def open_depot(project: Project) -> Generator[change.Depot]:
 
 def settle_packages(project: Project) -> str | None:
     if not project.root.accepted:
-        return None  # nobody has said that this plane's records are to be acted on
+        return None  # no operator has accepted this plane's records
     with open_depot(project) as depot:
         return change.recover_packages(depot)
 
@@ -159,10 +159,10 @@ def package_ledger(project: Project) -> PackageLedger:
 
 
 def is_development_plane(project: Project) -> bool:
-    """Whether the plane was made with `--dev`: how its first package was installed, on record.
+    """Return True if the plane was made with `--dev`, by the record of its first package.
 
-    Threat: whoever may edit the configuration could switch approvals off by it, even before it
-    is first recorded, where `init` was killed. The packages ledger records the founding earlier.
+    Threat: a user who may edit the configuration could switch approvals off with it, even before
+    it is first recorded, if `init` was killed. The packages ledger records the founding earlier.
     Its lines are read, not the index, so that no later entry passes for the first.
     """
     path = project.layout.ledger_paths()[LEDGER]
@@ -171,7 +171,7 @@ def is_development_plane(project: Project) -> bool:
     try:
         rows = query_lines(str(path), Filter(PACKAGE_INSTALLED))
     except errors.HostError:
-        return False  # Unknown: then approvals are asked for, and the gate G6 says why.
+        return False  # Unknown: then approvals are asked for, and the gate G6 reports why.
     first = None if rows.bad or not rows.entries else rows.entries[0].entry
     return first is not None and first.metadata.get("dev") is True
 
@@ -197,14 +197,14 @@ def _require_loadable(project: Project, path: str, content: bytes) -> None:
 def require_bare(project: Project, what: str = "packages", command: str = "package") -> None:
     if project.layout.kind is not PlaneKind.BARE:
         raise errors.UsageError(
-            f"{quote(str(project.root.path))} is no bare plane, and {what} belong to one",
+            f"{quote(str(project.root.path))} is not a bare plane, and {what} belong to one",
             hint=f"paddock --plane DIR {command} …, or: paddock init --bare DIR",
         )
 
 
 def _require_own_plane(project: Project) -> None:
     require_bare(project)
-    # Threat: keys and approvals that came with a plane speak for whoever packed it.
+    # Threat: keys and approvals that came with a plane speak for the party that packed it.
     if not project.root.accepted:
         raise errors.ConfigError(
             f"the plane {quote(str(project.layout.root))} was neither named nor registered",
@@ -252,11 +252,11 @@ def _contract_notes(archive: Archive) -> Iterator[str]:
             )
 
 
-# Each gate's result is an entry in governance. A failure that cannot be recorded is answered all
-# the same, as governance may be what is wrong; a pass that cannot be recorded does not count.
+# Each gate's result is an entry in governance. A failure that cannot be recorded is still
+# returned, as governance itself may be damaged; a pass that cannot be recorded does not count.
 
 OPERATOR: Final = "operator"
-"""Who asked for the gates, in a record, where no agent did."""
+"""The recorded requester of gates, if not an agent."""
 
 
 class GateRun(Struct, frozen=True):
@@ -288,21 +288,21 @@ def check_gates_for_model(project: Project, names: Sequence[str], agent: str) ->
         ground = _ground(project, workspace, change.NoAcceptance(), NOBODY)
         with change.PendingChange(project.layout).try_at_rest() as is_at_rest:
             if not is_at_rest:
-                # A result about half of a change would be wrong.
+                # A result about an incomplete change would be wrong.
                 raise errors.LedgerBusyError(
-                    "packages of this plane are being changed right now; no gate looked",
-                    hint="ask again when that is over",
+                    "packages of this plane are being changed right now; no gate ran",
+                    hint="try again when that is done",
                 )
             _record_config(project, ground)
             results = run_gates(names, CHECKS_FOR_MODELS, ground)
-        # `_recorded` leaves the gate G4 out for a model: it only repeats a run on record.
+        # `_recorded` leaves the gate G4 out for a model: it only repeats a recorded run.
         return _recorded(project, results, ground, agent)
 
 
 def _ground(
     project: Project, workspace: Workspace, acceptance: change.AcceptanceRunner, watcher: Watcher
-) -> GatesGround:
-    return GatesGround(
+) -> GateEvidence:
+    return GateEvidence(
         layout=project.layout,
         workspace=workspace,
         ledger=package_ledger(project),
@@ -315,9 +315,9 @@ def _ground(
 
 
 def _recorded(
-    project: Project, results: tuple[GateResult, ...], ground: GatesGround, by: str
+    project: Project, results: tuple[GateResult, ...], ground: GateEvidence, by: str
 ) -> GateRun:
-    """Raises: HostError, IntegrityError, LedgerBusyError, LedgerFullError: a pass not recorded."""
+    """Raises: HostError, IntegrityError, LedgerBusyError, LedgerFullError if a pass is lost."""
     run = GateRun(results)
     kept = results if by == OPERATOR else [each for each in results if each.gate != G4]
     try:
@@ -344,7 +344,7 @@ def is_governance_gone(project: Project) -> bool:
     return project.layout.kind is PlaneKind.BARE and not path.exists()
 
 
-def _record_config(project: Project, ground: GatesGround) -> None:
+def _record_config(project: Project, ground: GateEvidence) -> None:
     config = project.admin
     if config is None:
         return
@@ -358,7 +358,7 @@ def _record_config(project: Project, ground: GatesGround) -> None:
         return  # a damaged ledger: the gate G6 says which, and G0B finds no digest there
 
 
-def _package_config(ground: GatesGround) -> Mapping[str, Json]:
+def _package_config(ground: GateEvidence) -> Mapping[str, Json]:
     found: dict[str, Json] = {}
     for package in ground.installed.packages.values():
         for asset in package.manifest.assets:

@@ -1,4 +1,4 @@
-"""Find and read a root with its plane, policy and agents; make nothing."""
+"""Find and read a root with its plane, policy and agents; create nothing."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ from paddock.plane.create import MAIN_AGENT
 from paddock.plane.environment import RISKY_TOOLS_VARIABLE, DualGate, Environment, real_path
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.trust import PolicyFile, PolicyFiles, read_policy_files
-from paddock.policy.decide import beside
+from paddock.policy.decide import combine_policies
 from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.pathset import compile_permissions
 from paddock.storage.atomic import read_file_through_links
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 # The admin agent's toolsets are decided here, when the plane is opened: `core` always,
-# `development` where the dual gate is open, `package` where the configuration names tools of
+# `development` if the dual gate is open, `package` if the configuration names tools of
 # packages. No other agent can have these toolsets.
 
 ADMIN_AGENT: Final = "admin"
@@ -36,7 +36,7 @@ ADMIN_PROFILE: Final = "admin"
 CORE: Final = "core"
 DEVELOPMENT: Final = "development"
 PACKAGE: Final = "package"
-"""Of tools that packages bring; see `AdminConfig.package_tools`."""
+"""The toolset of packages' tools; see `AdminConfig.package_tools`."""
 SHELL: Final = "shell"
 MCP: Final = "mcp"
 
@@ -60,16 +60,16 @@ class Project(Struct, frozen=True):
     layout: PlaneLayout
     files: PolicyFiles
     policy: Policy
-    """For an agent whose workspace is the root; see `policy_for`."""
+    """The policy for an agent whose workspace is the root; see `policy_for`."""
     agents: AgentStore
     environment: Environment
     name: Path | None = None
-    """The root by the name that it was reached by, where that is another one."""
+    """The path by which the root was reached, if that is another one."""
     notices: tuple[str, ...] = ()
-    """What a person should be told once, such as what is not trusted and so does not count."""
+    """Notices to a person, shown once, such as which file is not trusted and does not count."""
     admin: "AdminConfig | None" = None
     gate: DualGate = field(default_factory=DualGate)
-    """What the dual gate found; on a project it is closed."""
+    """The state of the dual gate; for a project it is closed."""
     given: PolicyFile | None = None
     """The policy of the program that opened it: see `policy_of`."""
 
@@ -80,10 +80,10 @@ class Project(Struct, frozen=True):
         return where_report(self.root, self.layout, self.files, self.environment, gate)
 
     def policy_for(self, record: AgentRecord) -> Policy:
-        """Return the policy for an agent, with paths relative to its own workspace.
+        """Return the policy for an agent, with paths relative to its workspace.
 
         A workspace other than a bare plane's root has no `HOT/config` below it, so the plane's
-        file holds there as a project's would.
+        file applies there like a project's.
         """
         files = self.files
         if record.workspace != self.root.path:
@@ -110,10 +110,10 @@ class Project(Struct, frozen=True):
         return default_agent_of(self.layout.kind)
 
     def agent_named(self, name: str | None) -> str:
-        """Return the agent that a caller means: the default where it gave no name.
+        """Return the agent that a caller means: the default if it gave no name.
 
-        Threat: `--agent "$AGENT"` where the variable is not set. An empty name is a name that
-        no agent has, and does not mean the default.
+        Threat: `--agent "$AGENT"` with the variable unset. An empty name is the name of no
+        agent, and does not mean the default.
         """
         return self.default_agent if name is None else name
 
@@ -161,9 +161,9 @@ def _bare_agents(
 
 
 def require_registered(config: "AdminConfig") -> None:
-    """Refuse entries of `tools` that are no core tools. Raises: ConfigError.
+    """Refuse entries of `tools` that are not core tools. Raises: ConfigError.
 
-    Threat: a development tool in the list would stand before the model whatever the gate says.
+    Threat: a development tool in the list would be offered to the model even with a closed gate.
     """
     from paddock.tools.toolsets import TOOLS  # noqa: PLC0415 - bare planes only
 
@@ -172,17 +172,17 @@ def require_registered(config: "AdminConfig") -> None:
     for position, entry in enumerate(config.tools or ()):
         name, toolset = quote(entry.tool_id), toolsets.get(entry.tool_id)
         if toolset == DEVELOPMENT:
-            why = f"the development tool {name} stands in 'tools'"
+            why = f"the development tool {name} is listed in 'tools'"
             hint = (
-                "take it out: tool_profile = development and"
-                f" {RISKY_TOOLS_VARIABLE}=1 together give it"
+                "remove it: tool_profile = development and"
+                f" {RISKY_TOOLS_VARIABLE}=1 together enable it"
             )
         elif toolset != CORE:
-            why = f"{name} is no core tool"
+            why = f"{name} is not a core tool"
             known = ", ".join(each for each, toolset in toolsets.items() if toolset == CORE)
             hint = f"the core tools are: {known}"
         elif entry.tool_id in seen:
-            why, hint = f"{name} stands there twice", "keep one of them"
+            why, hint = f"{name} is listed twice", "keep one of them"
         else:
             seen.add(entry.tool_id)
             continue
@@ -195,20 +195,20 @@ def policy_of(files: PolicyFiles) -> Policy:
 
 
 def policy_with(given: PolicyFile, files: PolicyFiles, workspace: Path) -> Policy:
-    """Return the policy with one that a program gives beside it: the stricter answer counts.
+    """Combine the policy with one that a program gives: the stricter answer counts.
 
-    Where neither project nor user has one, only the built-in policy is below it; a project's file
-    that is not trusted tightens it too.
+    If neither project nor user has one, only the built-in policy is below it; a project's file
+    that is not trusted also tightens it.
     """
     cloned = None if files.project is None or files.project.trusted else files.project
     policy = policy_of(replace(files, project=cloned, user=given))
     if files.user is not None or files.project is not cloned:
-        policy = beside(policy_of(files), policy)
+        policy = combine_policies(policy_of(files), policy)
     place = real_path(given.path)
-    # A policy that was made of text has a name, and no path.
+    # A policy that was made from text has a name, and no path.
     if not given.path.is_absolute() or not place.is_relative_to(workspace):
         return policy
-    # Threat: an agent rewrites what would govern it when the program is started again.
+    # Threat: an agent rewrites the policy that governs it once the program is started again.
     return policy.with_own(place.relative_to(workspace).as_posix())
 
 
@@ -233,12 +233,12 @@ def _given_policy(policy: str | os.PathLike[str] | Policy) -> PolicyFile:
     path = Path(policy).absolute()
     content = read_file_through_links(path, limits.policy_bytes_max)
     if content is None:
-        raise UsageError(f"there is no policy file {quote(str(policy))}", where=str(path))
+        raise UsageError(f"policy file {quote(str(policy))} not found", where=str(path))
     return PolicyFile(path, content, trusted=True)
 
 
 def _source(file: PolicyFile | None) -> PolicySource | None:
-    # The name alone: a decision shows it to a model, which must see no host path.
+    # Only the name: a decision shows it to a model, which must see no host path.
     return None if file is None else PolicySource(file.path.name, file.content, file.trusted)
 
 
@@ -294,36 +294,36 @@ def new_call_id() -> str:
 
 
 # Chains are made without a policy: a chain is what the plane declares, the same under every
-# policy, and what `[agents]` gives to a name is applied by the policy that judges. So the hook
-# and a person's questions judge such an agent by one and the same chain.
+# policy, and the policy that judges applies what `[agents]` gives to a name. So the hook and a
+# person's questions judge such an agent by the same chain.
 
 
 def default_chain(agents: AgentStore) -> AgentChain:
     root = agents.layout.root
     return tuple(
-        # The place alone: a decision shows it to a model, which must see no host path.
+        # Only the relative path: a decision shows it to a model, which must see no host path.
         replace(record.agent, source=record.file.relative_to(root).as_posix())
         for record in agents.lineage(default_agent_of(agents.layout.kind))
     )
 
 
 def planned_default_chain(agents: AgentStore) -> AgentChain:
-    if is_yet_to_be_made(agents):
+    if is_not_created_yet(agents):
         return (Agent(default_agent_of(agents.layout.kind), "standard"),)
     return default_chain(agents)
 
 
 def planned_lineage(project: Project, name: str | None) -> tuple[AgentRecord, ...]:
-    """Return an agent's records; the default one's also before the first use makes it."""
+    """Return an agent's records; the default one's also before the first use creates it."""
     named = project.agent_named(name)
-    if named == project.default_agent and is_yet_to_be_made(project.agents):
+    if named == project.default_agent and is_not_created_yet(project.agents):
         (agent,) = planned_default_chain(project.agents)
         file = project.layout.agent_file(named)
         return (AgentRecord(agent, project.root.path, False, file, ""),)
     return project.agents.lineage(named)
 
 
-def is_yet_to_be_made(agents: AgentStore) -> bool:
+def is_not_created_yet(agents: AgentStore) -> bool:
     layout = agents.layout
     name = default_agent_of(layout.kind)
     return layout.kind is PlaneKind.PROJECT and not layout.agent_file(name).exists()

@@ -1,4 +1,4 @@
-"""Open a project, or make one, and record in governance what changed since it was opened last."""
+"""Open or create a project, and record in governance what changed since it was last opened."""
 
 import os
 from collections.abc import Mapping
@@ -35,22 +35,22 @@ def open_project(start: Path, environment: Environment, override: Path | None = 
 
 
 def open_root(root: ProjectRoot, environment: Environment) -> Project:
-    """As `open_project`, of exactly this root: no search upwards, no `PADDOCK_PLANE`."""
+    """Open exactly this root, like `open_project`: no search upwards, no `PADDOCK_PLANE`."""
     return _opened(read_project(root, environment))
 
 
 def open_given(path: str | os.PathLike[str] | None, environment: Environment) -> Project:
-    """As `open_project`, for a program that imports Paddock: at `path` where it gives one."""
+    """Open a project for a program that imports Paddock: at `path`, if it gives one."""
     return open_project(*start_of(path, environment))
 
 
 def start_of(
     path: str | os.PathLike[str] | None, environment: Environment
 ) -> tuple[Path, Environment]:
-    """Return where a program begins to look for its project.
+    """Return the directory where the search for a program's project begins.
 
-    Threat: `PADDOCK_PLANE` stands in for the current directory and for nothing else. A
-    directory that a program names is that directory.
+    Threat: `PADDOCK_PLANE` replaces only the current directory, never a directory that the
+    program names.
     """
     if path is None:
         return Path().absolute(), environment
@@ -58,7 +58,7 @@ def start_of(
 
 
 def record_given(project: Project, policy_digest: str) -> None:
-    """Put the policy of a program on record where it is another than the last one."""
+    """Record the policy of a program if it differs from the one recorded last."""
     if project.given is None:
         return
     known = _newest(project.layout.ledger_paths()[LedgerName.GOVERNANCE], events.POLICY_GIVEN) or {}
@@ -71,7 +71,7 @@ def _opened(found: Project) -> Project:
     settle_left_packages(found)
     if not record_news(found):
         return replace(found, notices=_gate_notices(found))
-    # Say it only now, when what is new was recorded, and not at every opening.
+    # Only after new entries were recorded, and not at every opening.
     return replace(found, notices=policy_notices(found))
 
 
@@ -88,9 +88,9 @@ def init_project(
 
 
 def record_news(project: Project) -> bool:
-    """Record plane, policy, configuration and trust where governance lacks them as they are now.
+    """Record plane, policy, configuration and trust if governance lacks their current state.
 
-    Return whether anything was. Of processes that open a project at once, one records it.
+    Return True if anything was. Of processes that open a project at once, one records it.
     """
     if not _news(project):
         return False
@@ -135,7 +135,7 @@ def _news(project: Project) -> list[events.Entry]:
 
 
 def _plane_news(project: Project) -> list[events.Entry]:
-    """Return entries for plane and first agent where they are missing, as after a killed `init`."""
+    """Return entries for plane and first agent if they are missing, as after a killed `init`."""
     if (
         _newest(project.layout.ledger_paths()[LedgerName.GOVERNANCE], events.PLANE_CREATED)
         is not None
@@ -148,7 +148,7 @@ def _plane_news(project: Project) -> list[events.Entry]:
 
 
 def _trust_news(project: Project, governance: Path) -> list[events.Entry]:
-    """Return an entry for the trust in a project's policy where that holds unrecorded."""
+    """Return an entry for the trust in a project's policy if it is in force but not recorded."""
     own = project.files.project
     if own is None or not own.trusted or project.layout.kind is PlaneKind.BARE:
         return []
@@ -176,8 +176,8 @@ def _config_news(project: Project, governance: Path) -> list[events.Entry]:
     if project.root.accepted:
         files |= contract_digests(project.layout.ho1 / "contracts", root)
         read = _LOADED | {name for name in before if is_contract(name)}
-    # Keep the rest as recorded: a gate records other packages' configuration when it looks, and
-    # the prompt contracts of a plane that nobody has accepted are not read.
+    # Keep the rest as recorded: a gate records other packages' configuration when it runs, and
+    # the prompt contracts of a plane that is not accepted are not read.
     files = {**{name: each for name, each in before.items() if name not in read}, **files}
     return [] if before == files else [records.config_changed(before, files, config)]
 

@@ -1,7 +1,7 @@
 """Push a plane's ledgers to a collector, and record in the collector's plane what it accepted.
 
-An accepted checkpoint is recorded in governance after it was accepted: what a kill in between
-leaves out, the next run records.
+An accepted checkpoint is recorded in governance after it was accepted: if a kill in between
+prevents that, the next run records it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +40,7 @@ def chain_of(host: str, key: VerifierKey) -> Chain:
     ledger = key.name.rpartition("/")[2]
     if ledger not in LEDGER_TIERS:
         raise UsageError(
-            f"the key of {key.name!a} is of no ledger of a plane",
+            f"the key {key.name!a} does not belong to a plane's ledger",
             where="--key",
             hint="paddock collector keys prints them, on the host",
         )
@@ -49,10 +49,10 @@ def chain_of(host: str, key: VerifierKey) -> Chain:
 
 def ledger_keys(project: Project) -> Mapping[str, VerifierKey]:
     paths = project.layout.ledger_paths()
-    return {name: read_key(path) for name, path in paths.items() if _stands(project, name)}
+    return {name: read_key(path) for name, path in paths.items() if _exists(project, name)}
 
 
-def _stands(project: Project, name: LedgerName) -> bool:
+def _exists(project: Project, name: LedgerName) -> bool:
     verify_not_gone(project.layout, project.environment, name)
     return project.layout.ledger_paths()[name].exists()
 
@@ -63,7 +63,7 @@ class Push(Struct, frozen=True):
 
 
 def push_plane(
-    project: Project, store: Store, host: str, told: Callable[[str, int, int], object]
+    project: Project, store: Store, host: str, on_progress: Callable[[str, int, int], object]
 ) -> Push:
     enrolled = {each.ledger: each for each in store.progress(host)}
     if not enrolled:
@@ -75,12 +75,12 @@ def push_plane(
     pushed: list[Pushed] = []
     unenrolled: list[str] = []
     for name, path in project.layout.ledger_paths().items():
-        if not _stands(project, name):
-            # Threat: whoever removes a ledger could remove every trace of it on this host.
+        if not _exists(project, name):
+            # Threat: an attacker who removes a ledger could remove every trace of it on this host.
             if name in enrolled and enrolled[name].accepted:
                 raise LedgerDamagedError(
-                    f"the collector took in {enrolled[name].accepted} entries of the ledger "
-                    f"{name}, and there is none here",
+                    f"the collector accepted {enrolled[name].accepted} entries of the ledger "
+                    f"{name}, which is missing here",
                     where=ascii(str(path)),
                     hint="restore it from a backup; have the collector enroll a new plane under "
                     "another name",
@@ -90,21 +90,21 @@ def push_plane(
             unenrolled.append(name)
             continue
 
-        def heard(done: int, total: int, name: str = name) -> None:
-            told(name, done, total)
+        def report(done: int, total: int, name: str = name) -> None:
+            on_progress(name, done, total)
 
-        pushed.append(push_ledger(store, path, host, enrolled[name], heard))
+        pushed.append(push_ledger(store, path, host, enrolled[name], report))
     return Push(tuple(pushed), tuple(unenrolled))
 
 
 def recorded_checkpoints(project: Project) -> Sequence[RecordedCheckpoint]:
-    """Return what this plane's governance ledger says was accepted, oldest first.
+    """Return the accepted checkpoints of this plane's governance ledger, oldest first.
 
-    Read the lines, not the index: whoever can write beside a ledger could hide rows in it.
-    Raises: HostError, ConfigError; LedgerDamagedError where the ledger is gone.
+    It reads lines, not the index: an attacker who can write beside a ledger could hide rows.
+    Raises: HostError, ConfigError; LedgerDamagedError if the ledger is missing.
     """
     path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
-    if not _stands(project, LedgerName.GOVERNANCE):
+    if not _exists(project, LedgerName.GOVERNANCE):
         return []
     found: list[RecordedCheckpoint] = []
     for row in find_decided(str(path), (CHECKPOINT_ACCEPTED,), Filter()):
@@ -119,12 +119,12 @@ def recorded_checkpoints(project: Project) -> Sequence[RecordedCheckpoint]:
 
 
 def audit_record(project: Project) -> Sequence[str]:
-    """List what is wrong with the ledger that `recorded_checkpoints` reads, a line each.
+    """List the problems of the ledger that `recorded_checkpoints` reads, one per line.
 
-    Threat: whoever truncates a host's chain could truncate its record here, too.
-    Raises: HostError, ConfigError; LedgerDamagedError where the ledger is gone.
+    Threat: an attacker who truncates a host's chain could also truncate its record here.
+    Raises: HostError, ConfigError; LedgerDamagedError if the ledger is missing.
     """
-    if not _stands(project, LedgerName.GOVERNANCE):
+    if not _exists(project, LedgerName.GOVERNANCE):
         return []
     found = audit_ledger(
         project.layout, project.environment, LedgerName.GOVERNANCE, Audit(full=True)

@@ -1,6 +1,6 @@
 """Answer "what if" and "why": candidate policies, agents that were removed, recorded decisions.
 
-Nothing comes into force by it, and nothing is recorded.
+It puts nothing into force, and records nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ from paddock.assembly.project import (
     chain_of_type,
     declared_for,
     is_bound,
-    is_yet_to_be_made,
+    is_not_created_yet,
     planned_default_chain,
     read_agents,
     read_project,
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from paddock.policy.questions.compare import Diff
 
 _TRIED_MAX: Final = 1000
-"""Recorded calls, the newest, that `compare` tries besides those that it makes."""
+"""Newest recorded calls that `compare` tries besides those that it makes."""
 
 _Place = tuple[PlaneKind, tuple[str, ...]]
-"""A workspace's kind, and the planes below it: one file is another policy for each."""
+"""A workspace's kind, and the planes below it: for each, a file is a different policy."""
 
 
 class Candidate(Struct, frozen=True):
@@ -74,9 +74,9 @@ class PlanePolicies(Struct, frozen=True):
         return self._met[agent]
 
     def is_whole(self, past: record.PastDecision) -> bool:
-        """Whether an entry holds the whole chain: a client's kind of agent with its parent.
+        """Return True if an entry holds the whole chain: a client's kind of agent with its parent.
 
-        Older entries lack the parent, and what would be decided now cannot be told of them.
+        Older entries lack the parent, so how they would be decided now is unknown.
         """
         if past.door is not record.RecordedDoor.HOOK:
             return True
@@ -109,7 +109,7 @@ class PlanePolicies(Struct, frozen=True):
 def read_candidate(path: Path, name: str, files: PolicyFiles) -> Candidate:
     content = read_file_through_links(path, limits.policy_bytes_max)
     if content is None:
-        raise UsageError(f"there is no policy file {quote(name)}", where=str(path))
+        raise UsageError(f"policy file {quote(name)} not found", where=str(path))
     return Candidate(name, content, files)
 
 
@@ -117,14 +117,14 @@ def own_candidate(files: PolicyFiles) -> Candidate:
     own = files.project
     if own is None:
         raise UsageError(
-            "the project has no policy file of its own",
-            hint="name the file that is meant; or paddock init writes one",
+            "the project has no policy file",
+            hint="name a file; or write one with paddock init",
         )
     return Candidate(own.path.name, own.content, files)
 
 
 def built_in_candidate(files: PolicyFiles) -> Candidate:
-    # An empty file decides as no file does.
+    # An empty file decides like no file.
     return Candidate(BUILT_IN, b"", files)
 
 
@@ -148,7 +148,7 @@ def require_past_agent(project: Project, agent: str, *others: Path) -> None:
     if agent in names or _has_acted(agent, paths):
         return
     raise UsageError(
-        f"there is no agent {quote(agent)}, and there was none",
+        f"no agent is or was named {quote(agent)}",
         where="--agent",
         hint=f"one of: {', '.join(names)}",
     )
@@ -170,13 +170,13 @@ def _has_acted(agent: str, ledgers: Iterable[Path]) -> bool:
 
 
 def judged(project: Project, name: str | None) -> tuple[Policy, AgentChain]:
-    """Return policy and chain of an agent; of a client's kind of agent, as the hook judges it."""
+    """Return an agent's policy and chain; for a client's kind of agent, as the hook judges it."""
     wanted, agents = project.agent_named(name), project.agents
     if wanted != project.default_agent:
         if is_bound(project, wanted) and declared_for(agents, wanted) != wanted:
             usual = planned_default_chain(agents)
             return project.policy, chain_of_type(agents, usual, wanted)
-    elif is_yet_to_be_made(agents):
+    elif is_not_created_yet(agents):
         return project.policy, planned_default_chain(agents)
     return project.policy_for(agents.read(wanted)), agents.chain(wanted)
 
@@ -218,19 +218,19 @@ def past_decisions(path: Path, wanted: Filter) -> Iterator[record.PastDecision |
             yield found
 
 
-def told_calls(
+def recorded_calls(
     path: Path, call_id: str, governance: Path | None, session_id: str | None = None
 ) -> tuple[tuple[record.RecordedCall, ...], int]:
-    """Return the calls of this id, newest first, and how many lines hold no entry.
+    """Return the calls with this id, newest first, and the number of lines without an entry.
 
     `governance` is the ledger with the questions about them; None: without these.
     """
     if not stands(path):
         return (), 0
     rows = query(str(path), Filter(call_id=call_id, session_id=session_id))
-    told = (row for row in rows.entries if row.entry.event_type in record.TOLD_EVENTS)
-    kept = [record.KeptCall(row.seq, row.timestamp, row.entry) for row in told]
-    calls = record.tell_calls(kept, call_id)
+    of_calls = (row for row in rows.entries if row.entry.event_type in record.CALL_EVENTS)
+    kept = [record.KeptCall(row.seq, row.timestamp, row.entry) for row in of_calls]
+    calls = record.find_recorded_calls(kept, call_id)
     return tuple(record.with_question(call, _asked(call, governance)) for call in calls), len(
         rows.bad
     )
@@ -254,7 +254,7 @@ def decided_now(find: Callable[[], Project], call: record.RecordedCall) -> Now:
         if isinstance(past, record.PastDecision) and not policies.is_whole(past):
             past = record.Lost(past.where, record.Why.INCOMPLETE)
     except PaddockError as error:
-        # Show the record even where the project does not load any more.
+        # Show the record even if the project no longer loads.
         return Now(f"no policy is in force now: {error.message}")
     now = explain_now(past, policy)
     return now.unasked() if call.is_denied_unasked else now

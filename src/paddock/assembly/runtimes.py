@@ -1,6 +1,6 @@
 """Open one agent's tools on its workspace, behind the dispatcher; `paddock.open` and `check`.
 
-The shell is made at the first command, and closed with the runtime.
+The shell is created at the first command, and closed with the runtime.
 """
 
 import os
@@ -38,7 +38,7 @@ from paddock.assembly.project import (
     with_given,
 )
 from paddock.assembly.project_open import open_given, policy_notices, record_given, start_of
-from paddock.assembly.shells import STAGING, LazyShell, ShellGround
+from paddock.assembly.shells import STAGING, LazyShell, ShellSetup
 from paddock.errors import PaddockError, SandboxUnavailableError, UsageError
 from paddock.ledger.query import Ledgers
 from paddock.plane import records
@@ -146,14 +146,14 @@ def _registry(
     gated = [tool.name for tool in held if tool.toolset == DEVELOPMENT]
     registry = Registry(held, partial(may_ever, policy, chain), gated, partial(_is_open, project))
     if policy.settings.mcp.servers and may_ever(policy, chain, "mcp", "call"):
-        from paddock.assembly.extensions import add_others  # noqa: PLC0415 - few have one
+        from paddock.assembly.extensions import add_server_tools  # noqa: PLC0415 - few have one
 
-        notices += add_others(registry, project, policy, gateway)
+        notices += add_server_tools(registry, project, policy, gateway)
     return registry, notices
 
 
 def _is_open(project: Project) -> bool:
-    """Whether the configuration still opens its half of the dual gate; not if it does not load.
+    """Return True if the configuration loads, and still opens its half of the dual gate.
 
     The environment's half is as it was when this process opened the plane.
     """
@@ -197,14 +197,14 @@ def open_runtime(
     progress: "Progress | None" = None,
     on_directory: Callable[[str], None] | None = None,
     kind: str = "",
-    of_commands: Callable[[], tuple[str, ...]] | None = None,
+    command_notices: Callable[[], tuple[str, ...]] | None = None,
 ) -> Runtime:
-    """One agent's tools on its workspace; `kind`, a client's kind of agent, never exceeds it.
+    """Open one agent's tools on its workspace; `kind`, a client's kind of agent, never exceeds it.
 
-    `session_id` is that of the session whose calls these are; else they get one of their own,
-    and that the dual gate is open for it is on record before the first. Where `approver` cannot
-    be asked, the question is kept in the inbox. `progress` hears of commands while they run,
-    `on_directory` in which directory they ended, `of_commands` adds notices at the first one.
+    `session_id` is the session of the calls; without it they get a new one, and an open dual gate
+    is recorded for it before the first. If `approver` cannot be asked, the request is kept in the
+    inbox. `progress` observes commands while they run, `on_directory` gets the directory in which
+    they ended, `command_notices` returns notices for the first one.
     Raises: UsageError, ConfigError, HostError.
     """
     said = (*project.notices, *settle_sets(project))
@@ -218,19 +218,19 @@ def open_runtime(
     policy = project.policy_for(lineage[0])
     record_given(project, policy.digest)
     registry, not_offered = _registry(project, policy, chain, lambda: servers.get())  # noqa: PLW0108 - it is made below
-    notices = Notices((*said, *not_offered), of_commands)
+    notices = Notices((*said, *not_offered), command_notices)
     judge = PolicyJudge(policy, chain)
     with ExitStack() as held:
-        # Last in, first out: commands end before what they work on is let go.
+        # Last in, first out: commands end before their workspace is released.
         blobs = held.enter_context(closing(open_blobs(project)))
         history = held.enter_context(closing(open_history(project)))
-        # Of generated paths, which commands can make again, replaced contents are not kept.
+        # Replaced contents of generated paths are not kept: commands can make them again.
         keeper = history.keeper(policy.guards.is_below_generated)
         workspace = held.enter_context(
             open_workspace_of(lineage[0], keeper, project.name_of(lineage[0].workspace))
         )
         ledger = held.enter_context(closing(open_ledger(project, LedgerName.HO1M)))
-        ground = ShellGround(
+        ground = ShellSetup(
             project,
             lineage[0].agent.name,
             chain,
@@ -239,7 +239,7 @@ def open_runtime(
             history,
             progress,
             on_directory,
-            notices.log_of_commands,
+            notices.log_command_notices,
         )
         shell = held.enter_context(closing(LazyShell(ground)))
         late = held.enter_context(ExitStack())
@@ -268,16 +268,16 @@ def open_runtime(
 
 
 def _approvers(project: Project, approver: Approver) -> tuple[Approver, Approver]:
-    """Return the approver that is asked, and the one that keeps a command's changes unasked."""
+    """Return the approver to ask, and the one that only keeps the changes of a command."""
     if project.given is not None or project.agents.given is not None:
-        # Who answers later, in another process, cannot know a program's own policy or agent.
+        # A later answer, in another process, cannot know a program's own policy or agent.
         return approver, NoApprover()
     inbox = partial(open_inbox, project)
     return InboxApprover(approver, inbox), InboxApprover(NoApprover(), inbox)
 
 
 def _open_servers(
-    ground: ShellGround, context: Callable[[], Context], held: ExitStack
+    ground: ShellSetup, context: Callable[[], Context], held: ExitStack
 ) -> "McpGateway":
     from paddock.assembly.extensions import open_gateway  # noqa: PLC0415 - few have one
 
@@ -285,14 +285,14 @@ def _open_servers(
 
 
 def _open_memory(project: Project, agent: str, held: ExitStack) -> Workspace:
-    """Open an agent's own directory of memories in the plane, made at its first use."""
+    """Open an agent's directory of memories in the plane, created at its first use."""
     directory = project.layout.agent_memories(agent)
     make_directories(directory)
     return held.enter_context(Workspace.open(str(directory)))
 
 
 def _chain_of(project: Project, lineage: Sequence[AgentRecord]) -> AgentChain:
-    # The place alone: a decision shows it to a model, which must see no host path.
+    # Only the relative path: a decision shows it to a model, which must see no host path.
     root = project.layout.root
     chain = tuple(
         replace(record.agent, source=record.file.relative_to(root).as_posix()) for record in lineage
@@ -305,14 +305,14 @@ def _chain_of(project: Project, lineage: Sequence[AgentRecord]) -> AgentChain:
 def _after_write(
     project: Project, policy: Policy, root: str, shell: LazyShell, servers: "Late[McpGateway]"
 ) -> Callable[[Sequence[str], str], None]:
-    """Tell commands and servers of changes; on a project, also have git ignore `agent_sandbox/`."""
+    """Notify commands and servers of changes; in a project, make git ignore `agent_sandbox/`."""
     is_wanted = project.layout.kind is PlaneKind.PROJECT and policy.settings.hook.sandbox_ignored
     ignore_scratch = ignore_new_folder(Path(root)) if is_wanted else None
 
     def after_write(paths: Sequence[str], toolset: str) -> None:
         if ignore_scratch is not None:
             ignore_scratch()
-        # Shell and gateway know already what they changed themselves.
+        # Shell and gateway already know their own changes.
         if paths and toolset != SHELL:
             shell.changed(paths)
         if paths and toolset != MCP and servers.made is not None:
@@ -329,13 +329,13 @@ def _undo(
     with open_past(project) as past:
         result = past.undo(past.find(call_id)).result
     named = [row.get(each) for row in result.details.get("changes", ()) for each in ("path", "to")]
-    # Commands in the background are told of it, as of a tool's change.
+    # Commands in the background are notified, as of a tool's change.
     after_write([path for path in named if path], "operator")
     return result
 
 
 def _ports(
-    ground: ShellGround, judge: PolicyJudge, shell: LazyShell, memory: Callable[[], Workspace]
+    ground: ShellSetup, judge: PolicyJudge, shell: LazyShell, memory: Callable[[], Workspace]
 ) -> Ports:
     project = ground.project
     is_bare = project.layout.kind is PlaneKind.BARE
@@ -353,7 +353,7 @@ def _ports(
     )
 
 
-# The public functions, for programs that may bring a policy and an agent of their own.
+# The public functions, for programs that may have their own policy and agent.
 
 AnyPath = str | os.PathLike[str]
 Asked = Approver | Callable[[ApprovalRequest], bool] | None
@@ -366,7 +366,7 @@ def open_workspace(
     policy: AnyPath | Policy | None = None,
     approver: Asked = None,
 ) -> Runtime:
-    """Open the project at `path` for one agent; the plane is made on first use.
+    """Open the project at `path` for one agent; the plane is created on first use.
 
         with paddock.open("path/to/project", policy="policy.toml", approver=ask_me) as runtime:
             runtime.view("README.md")
@@ -374,19 +374,19 @@ def open_workspace(
     Args:
         path: A directory of the project. Without it, the one that `PADDOCK_PLANE` names, else the
             current one.
-        agent: The name of a declared agent, or an AgentSpec: an agent of the program alone.
-            Without it, the project's own.
-        policy: A policy file, or a Policy. It is trusted, and stands beside the project's: of
-            both answers the stricter counts. Where the project and the user have none, it
-            holds over what is built in.
-        approver: Answers where policy asks: a function (`True` is yes) or an Approver. Without
-            it, what is asked about is refused, and kept for an operator where the project's own
-            policy and agents asked.
+        agent: The name of a declared agent, or an AgentSpec: an agent of this program only.
+            Without it, the project's agent.
+        policy: A policy file, or a Policy. It is trusted, and combined with the project's: of
+            both answers the stricter counts. If neither the project nor the user has one, it
+            applies over the built-in policy.
+        approver: Answers if policy asks: a function (`True` is yes) or an Approver. Without it,
+            a call that needs an approval is refused, and its request is kept for an operator,
+            unless the program gives a policy or an AgentSpec.
 
     Raises:
-        UsageError: no such directory, file or agent, or what cannot be asked as an approver.
+        UsageError: no such directory, file or agent, or an invalid approver.
         ConfigError: a policy or agent file does not load.
-        HostError: something of the host is missing.
+        HostError: the host lacks something that is needed.
     """
     asked = approver_of(approver)
     project, name = with_given(open_given(path, process_environment()), policy, agent)
@@ -395,11 +395,11 @@ def open_workspace(
         replace(project, notices=said),
         agent=name,
         approver=asked,
-        of_commands=lambda: _of_commands(project, name),
+        command_notices=lambda: _command_notices(project, name),
     )
 
 
-def _of_commands(project: Project, name: str | None) -> tuple[str, ...]:
+def _command_notices(project: Project, name: str | None) -> tuple[str, ...]:
     from paddock.policy.questions.lint import describe_tracked, find_tracked_secrets  # noqa: PLC0415 - for few
     from paddock.sandbox.git.tracked import list_tracked  # noqa: PLC0415 - loads the sandbox
 
@@ -412,12 +412,12 @@ def _of_commands(project: Project, name: str | None) -> tuple[str, ...]:
         said.append(f"{describe_tracked(tracked)}; paddock policy lint")
     held = held_here(project, policy, chain, Action("shell", "run", "true"))
     if held != HELD_WHOLE:
-        how = "nothing holds commands" if held == "none" else "commands are not held whole"
+        how = "no sandbox holds commands" if held == "none" else "the sandbox is incomplete"
         said.append(f"{how} here, so each that would be confined is asked about; paddock doctor")
     return tuple(said)
 
 
-# Python's own errors name a function so: by what was called, `paddock.open`.
+# Python's errors then show the name that was called: `paddock.open`.
 open_workspace.__qualname__ = "open"
 
 
@@ -432,11 +432,11 @@ def check(
 
         paddock.check("tool:file:create docs/a.md", agent="writer").outcome is Outcome.ALLOW
 
-    `action` is as in rules: `format_action` makes it. `path`, `agent` and `policy` are as of
-    `open`. What is to be confined is so only where this host holds a command whole: `comes_to`
-    says what it is here.
+    `action` is written as in rules: `format_action` makes it. `path`, `agent` and `policy` are as
+    in `open`. A command is confined only if this host's sandbox is complete: `comes_to` is the
+    outcome on this host.
 
-    Raises: UsageError: no such action, directory, file or agent. ConfigError.
+    Raises: ConfigError; UsageError if the action is invalid, or a directory, file or agent missing.
     """
     asked = parse_action(action) if isinstance(action, str) else action
     found = find_project(*start_of(path, process_environment()), None)
@@ -453,14 +453,14 @@ def check(
 def approver_of(approver: Asked) -> Approver:
     if approver is None:
         return NoApprover()
-    from paddock.runtime.own_tools import has_to_be_awaited  # noqa: PLC0415 - for programs alone
+    from paddock.runtime.own_tools import has_to_be_awaited  # noqa: PLC0415 - only for programs
 
     answer = getattr(approver, "answer", approver)
     if not callable(answer) or has_to_be_awaited(answer):
         why = "has to be awaited" if callable(answer) else f"is {type(answer).__name__}"
         raise UsageError(
-            f"the approver {why}, and is to be called",
-            hint="give a plain function that returns True or False; it has a thread of its own",
+            f"the approver {why}, and has to be a plain function",
+            hint="give a plain function that returns True or False; it runs in a separate thread",
         )
     if hasattr(approver, "answer"):
         return Limited(cast("Approver", approver), limits.approval_timeout_s)

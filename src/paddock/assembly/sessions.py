@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 
 DEFAULT_PROVIDER: Final = "default"
-"""The `[providers.NAME]` that answers where nobody chose; without it, the built-in model."""
+"""The `[providers.NAME]` used if no model is chosen; without it, the built-in model."""
 
 
 def parse_model(text: str) -> ModelChoice:
@@ -112,10 +112,10 @@ DEFAULT_SYSTEM_PROMPT: Final = (
 
 
 class SessionWish(Struct, frozen=True):
-    """What is asked for. None: as the configuration says.
+    """The settings of a session. None: as the configuration says.
 
-    `model` is `PROVIDER[:NAME]`; `provider` takes its place with one that is open already, and
-    is closed with the session. `resume` is the id of a session to go on with.
+    `model` is `PROVIDER[:NAME]`; `provider` replaces it with one that is already open, and is
+    closed with the session. `resume` is the id of a session to continue.
     """
 
     agent: str | None = None
@@ -150,9 +150,7 @@ def require_session(project: Project, session_id: str) -> RecordedSession:
     if _SESSION_ID.fullmatch(session_id):
         found = find_session(sessions_of(project), session_id)
     if found is None:
-        raise UsageError(
-            f"there is no session {quote(session_id)}", hint="see: paddock session list"
-        )
+        raise UsageError(f"no session named {quote(session_id)}", hint="see: paddock session list")
     return found
 
 
@@ -169,7 +167,7 @@ class _Opening:
         self._table = BudgetTable() if project.admin is None else project.admin.budget
         self._listener = events.OneAtATime(wish.listener)
         self._session_id = wish.resume or new_session_id()
-        # Threat: a plane from somebody else brings prompts that speak for the operator.
+        # Threat: a plane from another party contains prompts that speak for the operator.
         is_accepted = project.layout.kind is PlaneKind.PROJECT or project.root.accepted
         self._contracts = load_contracts(project.layout.ho1 / "contracts" if is_accepted else None)
         held.enter_context(session_lock(project.layout, project.environment, self._session_id))
@@ -198,7 +196,7 @@ class _Opening:
         supervisor = Supervisor(charter, child.executor, office, conversation, turns)
         facts = self._facts(charter, office.budget)
         if project.admin is not None:
-            # In governance as well: the gate concerns the whole plane.
+            # Also in governance: the gate concerns the whole plane.
             record_gate(project, self._session_id, self._agent)
         return SessionParts(
             charter=charter,
@@ -272,11 +270,11 @@ class _Opening:
     @contextmanager
     def _open_descendant(self, agent: str) -> Generator[ChildAgent]:
         # Threat: an agent beside or above this one is judged by another chain, and could do
-        # for this one what this one may not.
+        # on its behalf what this one may not.
         names = [record.agent.name for record in self._project.agents.lineage(agent)]
         if self._agent not in names[1:]:
             raise UsageError(
-                f"the agent {quote(agent)} is no descendant of {quote(self._agent)}",
+                f"the agent {quote(agent)} is not a descendant of {quote(self._agent)}",
                 hint=f"paddock agent create {agent} --parent {self._agent}",
             )
         with self._open_agent(agent) as child:
@@ -357,14 +355,14 @@ def open_session_at(
     listener: events.TurnListener | None = None,
     provider: Provider | None = None,
 ) -> Session:
-    """Open a session on the project at `path`: `handle_turn` answers, `delegate` hands on.
+    """Open a session on the project at `path`; `handle_turn` and `delegate` give it work.
 
         with paddock.open_session("path/to/project", model="anthropic:MODEL") as session:
             print(session.handle_turn("what is in README.md?").response)
             order = session.delegate("reviewer", "look for mistakes", budget=50_000)
 
-    `path`, `agent`, `model` and `approver` are as in `open` and `paddock run`. `provider` takes the
-    place of a model, and is closed with the session; `listener` hears what happens.
+    `path`, `agent`, `model` and `approver` are as in `open` and `paddock run`. `provider` replaces
+    the model, and is closed with the session; `listener` gets the session's events.
 
     Raises: UsageError, ConfigError, HostError, as `open` does.
     """
@@ -380,7 +378,7 @@ def open_session_at(
     return open_session(open_given(path, environment), wish)
 
 
-# Python's own errors name a function so: by what was called, `paddock.open_session`.
+# Python's errors then show the name that was called: `paddock.open_session`.
 open_session_at.__qualname__ = "open_session"
 
 # Cassettes and scripts are strict: answers left over when the work is done are an error.
@@ -391,7 +389,7 @@ _ON_A_WIRE = frozenset({"anthropic", "openai"})
 class PreparedCassette(Struct, frozen=True):
     provider: Provider
     answers: "ScriptedModel | PlayingTransport"
-    """It checks that each request is the one its answer was made for, and that none is left."""
+    """Checks that each request is the one its answer was made for, and that no answer is left."""
 
 
 def open_recorded(
@@ -406,7 +404,7 @@ def open_recorded(
     tape = _new_tape(file)
 
     def write(line: str) -> None:
-        # Go on after a short write: the file is not buffered.
+        # Continue after a short write: the file is not buffered.
         left = line.encode("utf-8", "surrogatepass")
         while left:
             left = left[tape.write(left) :]
@@ -434,7 +432,7 @@ def open_played(
 
     content = read_file(file, limits.cassette_bytes_max)
     if content is None:
-        raise UsageError(f"there is no cassette {quote(str(file))}")
+        raise UsageError(f"cassette {quote(str(file))} not found")
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -461,7 +459,7 @@ def _settings(project: Project, model: str | None) -> ProviderSettings:
     settings = chosen_model(project, model)
     if settings.provider not in _ON_A_WIRE:
         raise UsageError(
-            f"the model {quote(settings.provider)} speaks over no wire",
+            f"the model {quote(settings.provider)} is not reached over HTTP",
             where="--model",
             hint="a cassette holds exchanges with anthropic or openai",
         )
@@ -475,7 +473,7 @@ def _new_tape(file: Path) -> FileIO:
     try:
         return os.fdopen(os.open(file, flags, 0o600), "wb", buffering=0)
     except FileExistsError:
-        said = f"{quote(str(file))} is there already"
+        said = f"{quote(str(file))} already exists"
         raise UsageError(said, hint="name a new file") from None
     except OSError as error:
-        raise HostError(f"{quote(str(file))} cannot be made: {error.strerror}") from None
+        raise HostError(f"{quote(str(file))} cannot be created: {error.strerror}") from None

@@ -1,4 +1,4 @@
-"""Make an agent's shell at its first use: most calls need none."""
+"""Create an agent's shell at its first use: most calls need none."""
 
 import os
 import threading
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from paddock.storage.journal import Journal
 
 
-# The sandbox is imported no earlier than the shell is made: loading it slows every start.
+# The sandbox is imported only when the shell is created: loading it slows every start.
 
 STAGING: Final = "staging"
 
 
-class ShellGround(Struct, frozen=True):
+class ShellSetup(Struct, frozen=True):
     project: Project
     agent: str
     chain: AgentChain
@@ -49,10 +49,10 @@ class ShellGround(Struct, frozen=True):
     on_shell: Callable[[], None] = lambda: None
     """Called before the first command."""
     server: McpServer | None = None
-    """The MCP server that alone runs in it, where it is not an agent's shell."""
+    """The only MCP server that runs in it, if it is not an agent's shell."""
 
     def governed_by(self, policy: Policy) -> Policy:
-        """Return the policy for what runs here: of a server, only what its table allows."""
+        """Return the policy for this shell: a server's allows only the entries of its table."""
         if self.server is None:
             return policy
         from paddock.gateway.confine import server_policy  # noqa: PLC0415 - few have one
@@ -61,7 +61,7 @@ class ShellGround(Struct, frozen=True):
 
 
 class LazyShell:
-    def __init__(self, ground: ShellGround) -> None:
+    def __init__(self, ground: ShellSetup) -> None:
         self._ground = ground
         self._lock = threading.Lock()
         self._held = ExitStack()
@@ -77,12 +77,12 @@ class LazyShell:
         self._held.close()
 
     def changed(self, paths: Iterable[str]) -> None:
-        """Tell running commands what a tool has changed; make no shell for it."""
+        """Notify running commands of a tool's changes; create no shell for it."""
         if self._shell is not None:
             self._shell.sessions.changed(paths)
 
     def end(self, call: Callable[[str, Mapping[str, Json]], object]) -> None:
-        """End what runs in the background, each by a call of its own."""
+        """End each background process by a separate call."""
         if self._shell is not None:
             for process in self._shell.sessions.all():
                 if process.is_running:
@@ -90,13 +90,13 @@ class LazyShell:
                 process.join()
 
     def on_end(self, call: Callable[[str, Mapping[str, Json]], object]) -> None:
-        """Have each process that ends by itself concluded by a call, so that it is recorded."""
+        """Set the `call` that concludes, and so records, each process that ends on its own."""
         self._call = call
 
     def open(self) -> "SandboxShell":
         with self._lock:
             if self._is_closed:
-                raise UsageError("the runtime was closed", hint="open the workspace anew")
+                raise UsageError("the runtime was closed", hint="open the workspace again")
             if self._shell is None:
                 self._shell = self._make()
             return self._shell
@@ -104,19 +104,19 @@ class LazyShell:
     def _make(self) -> "SandboxShell":
         from paddock.sandbox.changes.commit import CommitPlace  # noqa: PLC0415 - late on purpose
         from paddock.sandbox.connections import (  # noqa: PLC0415 - late on purpose
-            NetworkGround,
+            NetworkServices,
             read_known_hosts,
         )
         from paddock.sandbox.shell import (  # noqa: PLC0415 - late on purpose
-            SandboxGround,
             SandboxShell,
+            ShellContext,
         )
 
         ground = self._ground
         ground.on_shell()
         place = CommitPlace(ground.workspace, ground.history, self._open_journal, ground.policy)
         environment = ground.project.environment
-        network = NetworkGround(
+        network = NetworkServices(
             lambda: _egress(environment),
             PolicyNow(ground).read,
             lambda: read_known_hosts(environment.home),
@@ -124,10 +124,10 @@ class LazyShell:
             Late(lambda: _network_secrets(ground.policy, environment)).get,
         )
         shell = SandboxShell(
-            SandboxGround(
+            ShellContext(
                 ground.chain,
                 place,
-                self._look_at_host,
+                self._collect_facts,
                 environment.paddock_home / STAGING,
                 ground.progress,
                 ground.on_directory,
@@ -143,10 +143,10 @@ class LazyShell:
         if shell is None or shell.sessions.process(process).outcome is not None:
             return
         with suppress(UsageError, IntegrityError):
-            # Closed, or its ledger damaged: the next call says so.
+            # Closed, or its ledger damaged: the next call reports it.
             self._call("shell_stop", {"process": process})
 
-    def _look_at_host(self) -> "HostFacts":
+    def _collect_facts(self) -> "HostFacts":
         from paddock.sandbox.facts import collect_facts  # noqa: PLC0415 - late on purpose
 
         ground = self._ground
@@ -166,7 +166,7 @@ class LazyShell:
 
 
 def _no_runtime(tool: str, arguments: Mapping[str, Json]) -> None:
-    """Stand in until `on_end` names a runtime to call."""
+    """Do nothing, until `on_end` names a runtime to call."""
 
 
 def _indexes(project: Project) -> dict[str, str]:
@@ -193,15 +193,15 @@ def _network_secrets(policy: Policy, environment: Environment) -> "NetworkSecret
 
 
 class PolicyNow:
-    def __init__(self, ground: ShellGround) -> None:
+    def __init__(self, ground: ShellSetup) -> None:
         self._ground = ground
         self._files = ground.project.files
         self._policy: Policy | None = ground.policy
 
     def read(self) -> Policy | None:
-        """Return the policy in force now: the same object where no file has changed.
+        """Return the policy in force now: the same object if no file has changed.
 
-        None where it cannot be read: what it allows is unknown.
+        None if it cannot be read: what it allows is unknown.
         """
         project = self._ground.project
         try:

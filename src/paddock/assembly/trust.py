@@ -1,4 +1,4 @@
-"""Show what a project, a bare plane or an MCP server brings, and trust exactly what was shown."""
+"""Review a project, a bare plane or an MCP server, and trust exactly what was shown."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -31,7 +31,7 @@ class TrustReview(Struct, frozen=True):
     is_trusted: bool
     admin: AdminConfig | None = None
     agents: AgentPlan = field(default_factory=AgentPlan)
-    """What a project's policy file declares and its plane does not have so yet."""
+    """Agents that the policy file declares and the plane does not have in this form yet."""
 
 
 def review_trust(
@@ -47,9 +47,9 @@ def review_trust(
     own = files.project
     if own is None:
         raise ConfigError(
-            "there is no policy file to trust",
+            "no policy file to trust",
             where=str(root.path),
-            hint="without one the defaults hold; paddock init writes one",
+            hint="without one the defaults apply; paddock init writes one",
         )
     policy = policy_of(files).as_if_trusted()
     plan = plan_agents(policy, read_agents(root, environment), root.path, own.path.name)
@@ -71,10 +71,10 @@ def _review_plane(path: Path, environment: Environment) -> TrustReview:
 
 
 def trust_policy(review: TrustReview, environment: Environment, *, by: str) -> trust.TrustRecord:
-    """Trust exactly what was reviewed, record who said so, then make the agents that it declares.
+    """Trust exactly what was reviewed, record who did, then create the agents that it declares.
 
-    Of a bare plane the place is trusted: from now on it counts whole without being named.
-    Sequence: on record → trusted → agents. Where the entry cannot be written nothing is trusted.
+    A bare plane is trusted by its path: from now on it counts fully without being named.
+    Sequence: recorded → trusted → agents. If the entry cannot be written nothing is trusted.
     """
     record = _plan(review, datetime.now(UTC))
     project = open_root(review.root, environment)
@@ -94,12 +94,12 @@ def _plan(review: TrustReview, now: datetime) -> trust.TrustRecord:
     if review.admin is not None:
         return trust.TrustRecord(review.admin.file, review.admin.digest, now.isoformat())
     if file is None:
-        raise ConfigError("there is no policy file to trust", where=str(review.root.path))
+        raise ConfigError("no policy file to trust", where=str(review.root.path))
     return trust.plan_trust(file.path, file.content, now)
 
 
 class ServerReview(Struct, frozen=True):
-    """What an MCP server says of itself now, beside what was reviewed before."""
+    """The current description of an MCP server, and the one that was reviewed before."""
 
     project: Project
     name: str
@@ -117,7 +117,7 @@ class ServerReview(Struct, frozen=True):
         return before is None or replace(before, reviewed_at=self.now.reviewed_at) != self.now
 
     def accept(self, *, by: str) -> None:
-        """Offer exactly this from now on. Sequence: on record → offered."""
+        """Offer exactly this from now on. Sequence: recorded → offered."""
         digests = {each.key: each.digest for each in self.now.definitions}
         record = records.server_reviewed(self.name, self.now.version, digests, by)
         record_in_governance(self.project, record)
@@ -127,9 +127,9 @@ class ServerReview(Struct, frozen=True):
 def review_servers(
     project: Project, agent: str | None, names: Sequence[str]
 ) -> tuple[ServerReview, ...]:
-    """Start these servers in their sandboxes, and return what they say of themselves.
+    """Start these servers in their sandboxes, and return their descriptions to review.
 
-    Raises: UsageError: policy names no such server; SandboxUnavailableError: it does not answer.
+    Raises: UsageError if policy names no such server; SandboxUnavailableError if it is silent.
     """
     from paddock.assembly.runtimes import open_runtime  # noqa: PLC0415 - it loads all tools
 

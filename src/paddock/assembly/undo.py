@@ -1,6 +1,6 @@
-"""Look back for a person: what was changed, by whom, and undo it.
+"""Show a person the past changes and their authors, and undo them.
 
-Undo and the commit of kept changes are dispatched calls of a person, of tools that no agent has.
+Undo and the commit of kept changes are dispatched calls of the operator, to tools no agent has.
 """
 
 import os
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct, field
 
 from paddock.assembly.audit import verify_not_gone
-from paddock.assembly.history import look_at_history, open_history, open_journal, workspace_with_git
+from paddock.assembly.history import open_history, open_journal, read_history, workspace_with_git
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.project import Project, new_call_id, new_session_id
 from paddock.assembly.questions import require_past_agent
@@ -33,7 +33,7 @@ from paddock.runtime import prepared
 from paddock.runtime.approvals import NoApprover
 from paddock.runtime.changes import Differ, Diffs, PastCall, ended_notes, find_call, past_calls
 from paddock.runtime.dispatch import Dispatcher
-from paddock.runtime.undo import UndoStanding, undo_tool, why_no_undo
+from paddock.runtime.undo import UndoStatus, undo_tool, why_no_undo
 from paddock.storage.history import History
 from paddock.storage.notes import Note, read_notes
 from paddock.storage.objects import StoreReader
@@ -46,9 +46,9 @@ from paddock.values.entries import AGENT_CHANGED, Entry
 from paddock.workspace import Workspace
 
 
-class OperatorDoor(Struct, frozen=True):
+class OperatorDispatcher(Struct, frozen=True):
     shown: prepared.PolicyJudge
-    """What the workspace's agent may see: the operator is shown no more."""
+    """The view of the workspace's agent: the operator is shown no more."""
     workspace: Workspace
     ledger: Ledger
     history: History
@@ -76,7 +76,7 @@ def _refuse_approval(entry: Entry) -> None:
 
 
 # A call's paths are relative to its agent's workspace, and an agent that was removed can be
-# made again under its name, on another one. There the same paths are other files.
+# created again under its name, on another one. There the same paths are other files.
 class PastWorkspaces(Struct, frozen=True):
     declared: Mapping[str, Sequence[StoredEntry]]
     """By the agent's name, oldest first."""
@@ -91,7 +91,7 @@ class PastWorkspaces(Struct, frozen=True):
             return ""
         then, last = earlier[-1], rows[-1]
         # Compare records with records, since a plane can be moved; but a declaration edited by
-        # hand is on record only once its agent has been at work again.
+        # hand is recorded only once its agent has been opened again.
         is_recorded = last.entry.metadata.get("digest") == now.digest
         present = _workspace(last) if is_recorded else str(now.workspace)
         return "" if _workspace(then) in {"", present} else _workspace(then)
@@ -152,17 +152,17 @@ class Past(Struct):
         except (UsageError, ConfigError, PathError):
             return call.touches(path)
 
-    def standing(self, call: PastCall) -> UndoStanding:
+    def undo_status(self, call: PastCall) -> UndoStatus:
         try:
             workspace = self.workspace(call.workspace_of)
             if self._left_since(call):
-                return UndoStanding.OTHER_WORKSPACE
+                return UndoStatus.OTHER_WORKSPACE
             obstacle = why_no_undo(call, workspace, self.seen)
         except (UsageError, ConfigError):
-            return UndoStanding.NO_WORKSPACE
+            return UndoStatus.NO_WORKSPACE
         except (PathError, TextError):
-            return UndoStanding.CHANGED
-        return UndoStanding.UNDOABLE if obstacle is None else obstacle.standing
+            return UndoStatus.CHANGED
+        return UndoStatus.UNDOABLE if obstacle is None else obstacle.status
 
     def is_shown(self, call: PastCall, change: Change) -> bool:
         # Threat: a digest confirms a guess of the content.
@@ -178,7 +178,7 @@ class Past(Struct):
 
     def call_json(self, call: PastCall, undone: Mapping[str, str]) -> dict[str, Json]:
         shown = [change for change in call.changes if self.is_shown(call, change)]
-        standing = self.standing(call)
+        status = self.undo_status(call)
         return {
             "call": call.call_id,
             "entry": call.entry_id,
@@ -192,8 +192,8 @@ class Past(Struct):
             "undone_by": undone.get(call.call_id, ""),
             "changes": [change_json(change) for change in shown],
             "secret_changes": len(call.changes) - len(shown),
-            "can_undo": standing is UndoStanding.UNDOABLE,
-            "standing": standing,
+            "can_undo": status is UndoStatus.UNDOABLE,
+            "standing": status,
         }
 
     def diff(self, call: PastCall) -> Diffs:
@@ -214,7 +214,7 @@ class Past(Struct):
             raise UsageError(
                 f"agent {quote(call.workspace_of)} worked in {quote(left)} when it made this "
                 "call, and has another workspace now",
-                hint="it can be looked at and undone while an agent of that name works there",
+                hint="it can be shown and undone while an agent of that name works there",
             )
         return workspace
 
@@ -227,7 +227,7 @@ class Past(Struct):
         return self._opened[agent].workspace
 
     def _declared(self, agent: str) -> str:
-        """Return the agent whose policy decides what is shown: of a program's, the default one."""
+        """Return the agent whose policy decides what is shown; for a program's, the default one."""
         rows = self.then.declared.get(agent, ())
         is_given = {row.entry.event_type for row in rows} == {AGENT_CHANGED}
         is_here = is_given and _workspace(rows[-1]) == str(self.project.root.path)
@@ -236,7 +236,7 @@ class Past(Struct):
         return self.project.default_agent
 
     def undo(self, call: PastCall, bounds: prepared.Bounds = prepared.FREE) -> UndoAnswer:
-        """Undo a call, as a call of its own."""
+        """Undo a call, by a separate call."""
         workspace = self._workspace_of(call)
         self.history.store.recover()
         self.history.notes.tidy(self.ended)
@@ -245,12 +245,12 @@ class Past(Struct):
             open_journal(self.project) as journal,
         ):
             judge = self._opened[call.workspace_of].judge
-            result = OperatorDoor(judge, workspace, ledger, self.history).call(
+            result = OperatorDispatcher(judge, workspace, ledger, self.history).call(
                 undo_tool(call, self.history, journal),
                 {"call": call.call_id, "agent": call.workspace_of},
                 bounds,
             )
-        is_changed = result.refusal is not None and self.standing(call) is UndoStanding.CHANGED
+        is_changed = result.refusal is not None and self.undo_status(call) is UndoStatus.CHANGED
         return UndoAnswer(result, self._differ(call).since(call) if is_changed else None)
 
 
@@ -259,7 +259,7 @@ def open_past(project: Project, rows: Sequence[StoredEntry] | None = None) -> Ge
     """Open all past changes, or those by the calls of these entries."""
     path = project.layout.ledger_paths()[LedgerName.HO1M]
     with ExitStack() as held:
-        seen = held.enter_context(look_at_history(project))
+        seen = held.enter_context(read_history(project))
         history = open_history(project)
         held.callback(history.close)
         effects, notes = FoundEffects((), (), ()), ()

@@ -1,8 +1,7 @@
-"""Taking offers in: each is judged here, and taken whole or not at all.
+"""Accept offers, each completely or not at all; push a ledger; verify the store.
 
-Threat: whoever may push could lay one offer down that can be neither taken nor refused, or
-hold a lock on it, and nothing would be taken in any more. So such a one is left, and the
-next is looked at.
+Threat: a pusher could send an offer that can be neither accepted nor refused, or hold a lock on it,
+to block all later offers. Such an offer is left, and the next one is processed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -43,7 +42,7 @@ class OfferAnswer(Struct, frozen=True):
     result: ChainHead | OfferRefusal | Left
 
 
-class _NotTakenError(Exception):
+class _NotAcceptedError(Exception):
     def __init__(self, code: RefusalCode, message: str) -> None:
         super().__init__(message)
         self.refusal = OfferRefusal(code, message)
@@ -58,21 +57,21 @@ def _accept_or_leave(store: Store, offer: Offer) -> ChainHead | OfferRefusal | L
     try:
         return accept_offer(store, offer)
     except HostError as fault:
-        # Where it was not this offer's, this raises it again.
+        # If the fault does not depend on this offer, this raises it again.
         store.chains()
         return Left(fault.message)
 
 
 def accept_offer(store: Store, offer: Offer) -> ChainHead | OfferRefusal:
-    """Take one offer in, or drop it and keep why (not of one that is BEHIND)."""
+    """Accept one offer, or drop it and store the refusal (unless it is BEHIND)."""
     chain = find_chain(store, offer.host, offer.ledger)
     try:
         if chain is None:
             why = "no key is enrolled for this host and ledger"
-            raise _NotTakenError(RefusalCode.NOT_ENROLLED, why)
+            raise _NotAcceptedError(RefusalCode.NOT_ENROLLED, why)
         with store.taking(chain, offer) as taking:
-            return _take(chain, offer, taking)
-    except _NotTakenError as signal:
+            return _judge(chain, offer, taking)
+    except _NotAcceptedError as signal:
         if signal.refusal.code is RefusalCode.BEHIND:
             store.drop(offer)
         else:
@@ -85,17 +84,17 @@ def find_chain(store: Store, host: str, ledger: str) -> Chain | None:
     return next(named, None)
 
 
-def _take(chain: Chain, offer: Offer, taking: Taking) -> ChainHead:
+def _judge(chain: Chain, offer: Offer, taking: Taking) -> ChainHead:
     head = taking.head
     if not taking.is_waiting:
-        raise _NotTakenError(RefusalCode.BEHIND, "another process has just looked at it")
+        raise _NotAcceptedError(RefusalCode.BEHIND, "another process has just processed it")
     checkpoint = _or_refused(open_offer(chain, head, offer))
     judging = Judging(chain, head, offer, checkpoint, taking.stored)
     at = max(head.size, offer.start)
     for part in taking.parts():
         lines = part.split(b"\n")
         if lines.pop():
-            raise _NotTakenError(RefusalCode.LINE, f"a line after {at} has no end")
+            raise _NotAcceptedError(RefusalCode.LINE, f"a line after {at} has no end")
         new = _or_refused(judging.take(lines))
         taking.add(at, new)
         at += len(new)
@@ -106,44 +105,46 @@ def _take(chain: Chain, offer: Offer, taking: Taking) -> ChainHead:
 
 def _or_refused(found: _Found | OfferRefusal) -> _Found:
     if isinstance(found, OfferRefusal):
-        raise _NotTakenError(found.code, found.message)
+        raise _NotAcceptedError(found.code, found.message)
     return found
 
 
-# The ledger is only read. What is sent is not judged here: whoever sends it could say anything.
+# Pushing only reads the ledger. It checks nothing here, because a pusher could send anything.
 
 PART_BYTES: Final = 4 << 20
-"""Lines are sent in parts of so many bytes, and up to one line more."""
+"""Lines are sent in parts of this size, plus up to one line."""
 
-Told = Callable[[int, int], object]
+OnProgress = Callable[[int, int], object]
 
 
 class Pushed(Struct, frozen=True):
-    """What a push came to: `sent` lines up to `size`, which the newest checkpoint covers."""
+    """The result of a push: `sent` lines up to `size`, which the newest checkpoint covers."""
 
     ledger: str
     sent: int
     size: int
     progress: Progress
-    """As it was before the push."""
+    """The progress before the push."""
 
 
-def push_ledger(store: Store, path: Path, host: str, progress: Progress, told: Told) -> Pushed:
+def push_ledger(
+    store: Store, path: Path, host: str, progress: Progress, on_progress: OnProgress
+) -> Pushed:
     signed = find_newest_checkpoint(path)
     size = 0 if signed is None else signed.checkpoint.size
     if size < progress.accepted:
         raise LedgerDamagedError(
-            f"the collector took in {progress.accepted} entries of the ledger "
-            f"{progress.ledger}, and {size} are signed here: it went back",
+            f"the collector accepted {progress.accepted} entries of the ledger "
+            f"{progress.ledger}, but only {size} are signed here: it was rolled back",
             where=ascii(str(path)),
-            hint="look at paddock ledger verify; after a rollback that was accepted, have the "
+            hint="run paddock ledger verify; after an accepted rollback, have the "
             "collector enroll this host under another name",
         )
     start = max(progress.accepted, progress.waiting)
     if signed is None or start >= size:
         return Pushed(progress.ledger, 0, size, progress)
     offer = Offer(host, progress.ledger, start, size, signed.note, _read_edge(path, start))
-    store.send(offer, _read_parts(path, start, size, told))
+    store.send(offer, _read_parts(path, start, size, on_progress))
     return Pushed(progress.ledger, size - start, size, progress)
 
 
@@ -158,10 +159,10 @@ def read_key(path: Path) -> VerifierKey:
 
 
 def _read_edge(path: Path, stop: int) -> tuple[bytes, ...]:
-    """Raises: LedgerDamagedError, HostError.
+    """Return the tree's edge at `stop`. Raises: LedgerDamagedError, HostError.
 
-    Where this ledger went on from other lines than those that were taken in, the offer shows
-    by itself that its lines were signed.
+    If this ledger continued from other lines than the accepted ones, the edge lets the offer prove
+    that its lines were signed.
     """
     growing = Growing()
     with LedgerReader(str(path)) as reader:
@@ -173,7 +174,7 @@ def _read_edge(path: Path, stop: int) -> tuple[bytes, ...]:
     return tuple(growing.hashes())
 
 
-def _read_parts(path: Path, start: int, stop: int, told: Told) -> Iterator[bytes]:
+def _read_parts(path: Path, start: int, stop: int, on_progress: OnProgress) -> Iterator[bytes]:
     part, size, at, sent = list[bytes](), 0, 0, 0
     with LedgerReader(str(path)) as reader:
         for _, lines in reader.lines():
@@ -185,13 +186,13 @@ def _read_parts(path: Path, start: int, stop: int, told: Told) -> Iterator[bytes
                 sent += 1
                 if size >= PART_BYTES:
                     yield b"\n".join([*part, b""])
-                    told(sent, stop - start)
+                    on_progress(sent, stop - start)
                     part, size = [], 0
             if at >= stop:
                 break
     if part:
         yield b"\n".join([*part, b""])
-        told(sent, stop - start)
+        on_progress(sent, stop - start)
     if at < stop:
         raise LedgerDamagedError(
             f"{stop} entries were signed, and {at} are here",
@@ -200,10 +201,10 @@ def _read_parts(path: Path, start: int, stop: int, told: Told) -> Iterator[bytes
         )
 
 
-# Threat: whoever owns the database can change a row, cut a chain off with its checkpoints, or
-# put an old copy back. A changed row shows against the signed roots. What was cut or put back
-# is whole in itself, and shows against `RecordedCheckpoint`: what the collector's own ledger
-# says was accepted, which lies elsewhere.
+# Threat: the owner of the database can change a row, truncate a chain and its checkpoints, or
+# restore an old copy. A changed row does not match the signed roots. A truncated or restored chain
+# is consistent, but does not match `RecordedCheckpoint`: the checkpoints accepted according to the
+# collector's own ledger, which is stored elsewhere.
 
 
 class RecordedCheckpoint(Struct, frozen=True):
@@ -234,7 +235,7 @@ def verify_store(store: Store, recorded: Sequence[RecordedCheckpoint]) -> Iterat
             )
         known = {(chain.host, chain.ledger) for chain in chains}
         for host, ledger in sorted({(each.host, each.ledger) for each in recorded} - known):
-            gone = "the chain is gone, and checkpoints of it were recorded as accepted"
+            gone = "the chain is missing, but checkpoints of it were recorded as accepted"
             yield ChainReport(host, ledger, 0, 0, 0, (gone,))
 
 
@@ -254,7 +255,7 @@ def _verify_chain(
         if found is not None and found.root.hex() == each.root:
             agreeing += 1
             continue
-        what = "is not here" if found is None else "has another root here"
+        what = "is missing" if found is None else "has a different root here"
         problems.append(
             f"the checkpoint of {each.size} entries that entry {each.seq} of the collector's "
             f"own ledger recorded {what}"
@@ -272,16 +273,16 @@ def _compare_kept(chain: Chain, kept: Sequence[Accepted], walk: "_Walk") -> Iter
             continue
         found = walk.heads.get(head.size)
         if (signed.size, signed.root) != (head.size, head.root):
-            yield f"the checkpoint of {head.size} entries says something else than its note"
+            yield f"the checkpoint of {head.size} entries differs from its signed note"
         elif found is None:
-            # Where a line was wrong nothing after it was read, and that was said.
+            # After a bad line, which is already reported, nothing was read.
             if not walk.problems:
                 yield f"{head.size} entries were signed, and {walk.size} are here"
         elif (found.root, found.leaf, found.edge) != (head.root, head.leaf, head.edge):
             yield f"the first {head.size} entries are not those that were signed"
     covered = max((each.head.size for each in kept), default=0)
     if walk.size > covered and not walk.problems:
-        yield f"entries from {covered} on are here, and no accepted checkpoint covers them"
+        yield f"no accepted checkpoint covers the entries from {covered} on"
 
 
 class _Walk:
@@ -293,7 +294,7 @@ class _Walk:
         self.size = 0
         self.problems: list[str] = []
         self.heads: dict[int, ChainHead] = {}
-        """What the lines make, at the sizes wanted."""
+        """Heads computed from the lines, at the wanted sizes."""
 
     def follow(self, seq: int, line: bytes) -> bool:
         problem = self._judge(seq, line)
@@ -309,7 +310,7 @@ class _Walk:
     def _judge(self, seq: int, line: bytes) -> str:
         found = inspect_line(line)
         if seq != self.size:
-            return f"it is missing; entry {seq} comes next"
+            return f"it is missing; the next one is entry {seq}"
         if isinstance(found, BadLine):
             return f"{found.fault}: {found.detail}"
         if found.seq != seq or found.prev != self._leaf:
@@ -320,7 +321,7 @@ class _Walk:
             except (LedgerDamagedError, HostError) as fault:
                 return fault.message
             if genesis.public_key != str(self._chain.key):
-                return "it names another key than the one that is enrolled"
+                return "it names a key other than the enrolled one"
         self._leaf = found.leaf
         self._growing.extend([bytes.fromhex(self._leaf)])
         return ""

@@ -1,4 +1,4 @@
-"""What a collector keeps of each host, as values, and the port that keeps it. Pure."""
+"""Values that a collector stores for each host, judging offers, and the store port. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -28,10 +28,10 @@ class Chain(Struct, frozen=True):
 
 
 class ChainHead(Struct, frozen=True):
-    """How far a chain was taken in: an accepted checkpoint, and what the next lines go on from.
+    """The newest accepted checkpoint of a chain, and the state that later lines continue from.
 
-    `edge` is the tree's right edge, the smallest subtree first. It is not signed, and need
-    not be: from a wrong one no later root comes out right.
+    `edge` is the tree's right edge, the smallest subtree first. It need not be signed: with a wrong
+    edge no later root would match.
     """
 
     size: int
@@ -42,11 +42,11 @@ class ChainHead(Struct, frozen=True):
 
 
 NOTHING_YET: Final = ChainHead(0, EMPTY_ROOT, PREV_OF_GENESIS, (), "")
-"""Of a chain that was enrolled and not pushed."""
+"""The head of a chain that is enrolled but was never pushed."""
 
 
 class Accepted(Struct, frozen=True):
-    """`at` is by the store's clock (RFC 3339, UTC)."""
+    """An accepted checkpoint; `at` is from the store's clock (RFC 3339, UTC)."""
 
     head: ChainHead
     at: str
@@ -55,9 +55,9 @@ class Accepted(Struct, frozen=True):
 class Offer(Struct, frozen=True):
     """Lines `start` to `stop` of a host's ledger, and the checkpoint that covers them.
 
-    All of it is a claim. `edge` is the right edge of the tree of the lines before `start`, as the
-    sender has them: from there the lines make the signed root, whatever is here. `number` is the
-    store's, in the order of arrival; `sender` is whom the store knows the connection by.
+    All fields are unverified. `edge` is the right edge of the sender's tree before `start`; from it
+    the lines should produce the signed root, whatever the store has. The store sets `number`, in
+    the order of arrival, and `sender`, from the connection.
     """
 
     host: str
@@ -73,25 +73,24 @@ class Offer(Struct, frozen=True):
 class RefusalCode(StrEnum):
     NOT_ENROLLED = "collector.not_enrolled"
     NOTE = "collector.note"
-    """No checkpoint that the enrolled key signed."""
+    """The note is not a checkpoint signed by the enrolled key."""
     SIZE = "collector.size"
-    """Not as many lines as the checkpoint says."""
+    """The number of lines does not match the checkpoint."""
     GAP = "collector.gap"
-    """Lines between what is here and what is offered are missing."""
+    """Lines between the accepted and the offered ones are missing."""
     BEHIND = "collector.behind"
-    """All of it is here already: an offer that was sent twice, or an older one. Dropped, and
-    not kept: nothing is wrong with who sent it."""
+    """All lines are already here: a repeated or older offer. It is dropped without a record,
+    because the sender did nothing wrong."""
     LINE = "collector.line"
-    """Bytes that are no entry."""
+    """A line is not a valid entry."""
     GENESIS = "collector.genesis"
-    """Line 0 is not that of the enrolled ledger."""
+    """Line 0 is not from the enrolled ledger."""
     CHAIN = "collector.chain"
     """A line does not follow the one before it."""
     FORKED = "collector.forked"
-    """Other lines than those that were taken in before, which the key signed: two histories
-    of one ledger."""
+    """The key signed lines that differ from the accepted ones: two histories of one ledger."""
     ROOT = "collector.root"
-    """The lines do not make the root that was signed."""
+    """The lines do not produce the signed root."""
 
 
 class OfferRefusal(Struct, frozen=True):
@@ -107,10 +106,10 @@ class Refused(Struct, frozen=True):
 
 
 class Progress(Struct, frozen=True):
-    """What a pushing host may know of one of its chains.
+    """The state of a chain as far as a pushing host may see it.
 
-    `waiting` is how far this sender's offers reach that nobody has looked at yet, 0 for none;
-    `refused` the code of its last offer that was refused since something was taken in.
+    `waiting` is how far this sender's pending offers reach, 0 for none; `refused` is the code of
+    its last offer refused since one was accepted.
     """
 
     ledger: str
@@ -119,15 +118,12 @@ class Progress(Struct, frozen=True):
     refused: str
 
 
-# Signature first: whoever does not have the key costs one verification, and no reading of
-# lines. Then each line: an entry byte for byte as a writer writes it, its number and its link.
-# At the end the tree's root, which is computed here and has to be the one that was signed.
+# Check the signature first: a sender without the key costs one verification, and no lines are read.
+# Then check each line's canonical bytes, number and link. At the end, the root computed here must
+# be the signed one.
 #
-# Threat: a checkpoint is public, and anybody who may push can send one with lines of his own
-# under it. So lines that depart from what is here are a second history only where they are those
-# that were signed.
-#
-# Pure: what was taken in before comes as arguments.
+# Threat: checkpoints are public, and anyone who may push can send one with forged lines. So lines
+# that differ from the accepted ones are a second history only if they match the signed root.
 
 
 def open_offer(chain: Chain, head: ChainHead, offer: Offer) -> Checkpoint | OfferRefusal:
@@ -138,23 +134,23 @@ def open_offer(chain: Chain, head: ChainHead, offer: Offer) -> Checkpoint | Offe
     if checkpoint.size != offer.stop or not 0 <= offer.start < offer.stop:
         return OfferRefusal(
             RefusalCode.SIZE,
-            f"lines {offer.start} to {offer.stop} are offered, and {checkpoint.size} were signed",
+            f"lines {offer.start} to {offer.stop} are offered, but {checkpoint.size} were signed",
         )
     if offer.start > head.size:
         return OfferRefusal(
-            RefusalCode.GAP, f"{head.size} lines are here, and line {offer.start} is offered next"
+            RefusalCode.GAP, f"{head.size} lines are here, but line {offer.start} is offered next"
         )
     if checkpoint.size != head.size:
         return checkpoint
     if checkpoint.root == head.root:
         return _behind(head)
     return OfferRefusal(
-        RefusalCode.FORKED, f"another root of the first {head.size} lines was signed before"
+        RefusalCode.FORKED, f"a different root of the first {head.size} lines was accepted before"
     )
 
 
 def _behind(head: ChainHead) -> OfferRefusal:
-    return OfferRefusal(RefusalCode.BEHIND, f"{head.size} lines are here already")
+    return OfferRefusal(RefusalCode.BEHIND, f"{head.size} lines are already here")
 
 
 class Judging:
@@ -166,7 +162,7 @@ class Judging:
         checkpoint: Checkpoint,
         stored: Callable[[int, int], Iterable[bytes]],
     ) -> None:
-        """`stored` gives lines that were taken in before, by number: first, and one past last."""
+        """`stored` returns accepted lines by number: first, and one past the last."""
         self._chain = chain
         self._head = head
         self._offer = offer
@@ -174,11 +170,11 @@ class Judging:
         self._stored = stored
         self._seq = offer.start
         self._leaf: str = head.leaf
-        # An edge of the wrong size is damage: no root comes out right, which `end` says.
+        # An edge of the wrong size is damage: the root will not match, which `end` reports.
         self._growing = Growing.from_hashes(head.size, head.edge) or Growing()
         self._departed = ""
         self._theirs: Growing | None = None
-        """The tree of lines that departed, from the sender's edge; None where that is none."""
+        """The tree of differing lines, from the sender's edge; None if that is invalid."""
 
     def take(self, lines: Sequence[bytes]) -> list[bytes] | OfferRefusal:
         if self._seq + len(lines) > self._checkpoint.size:
@@ -205,7 +201,7 @@ class Judging:
         wanted = self._checkpoint
         if self._seq != wanted.size:
             return OfferRefusal(
-                RefusalCode.SIZE, f"the lines end at {self._seq}, and {wanted.size} were signed"
+                RefusalCode.SIZE, f"the lines end at {self._seq}, but {wanted.size} were signed"
             )
         if self._departed:
             return self._refuse_departed()
@@ -224,10 +220,10 @@ class Judging:
         known = max(0, min(len(lines), self._head.size - self._seq))
         different = self._find_different(lines[:known]) if known else None
         if different is not None:
-            self._departed = f"line {self._seq + different} is here with other bytes"
+            self._departed = f"line {self._seq + different} differs from the accepted one"
             self._begin_theirs()
         elif known < len(lines) and self._seq + known == self._head.size > 0:
-            # Threat: a host that was put back, or made anew, goes on from another last line.
+            # Threat: a restored or recreated host continues from another last line.
             found = inspect_line(lines[known])
             if (
                 isinstance(found, StoredEntry)
@@ -244,7 +240,7 @@ class Judging:
         return next(found, None if len(here) == len(lines) else len(here))
 
     def _begin_theirs(self) -> None:
-        """The tree of the sender's lines, up to those that come now: so far they are as here."""
+        """Start the sender's tree with the lines so far, which match the accepted ones."""
         theirs = Growing.from_hashes(self._offer.start, self._offer.edge)
         if theirs is not None:
             for line in self._stored(self._offer.start, self._seq):
@@ -255,7 +251,7 @@ class Judging:
         if self._theirs is not None and self._theirs.root() == self._checkpoint.root:
             return OfferRefusal(RefusalCode.FORKED, self._departed)
         return OfferRefusal(
-            RefusalCode.ROOT, f"{self._departed}, and what is offered does not make the signed root"
+            RefusalCode.ROOT, f"{self._departed}, and the lines do not produce the signed root"
         )
 
     def _follow(self, line: bytes) -> OfferRefusal | None:
@@ -291,83 +287,83 @@ class Judging:
             return None
         return OfferRefusal(
             RefusalCode.GENESIS,
-            f"line 0 is of {genesis.origin!a} ({genesis.tier!a}), and the key of "
+            f"line 0 is from {genesis.origin!a} ({genesis.tier!a}), but the key of "
             f"{chain.key.name!a} ({chain.tier}) is enrolled",
         )
 
 
-# `PostgresStore` keeps this port, and so does `MemoryCollector`.
+# The store port: `PostgresStore` implements it, and so does `MemoryCollector`.
 
 OFFERS_MAX: Final = 1_000
-"""As many are looked at in one go, however many a sender lays down."""
+"""The number of offers processed in one batch, however many a sender sends."""
 
 
 class Taking(Protocol):
-    """One chain, locked until the block is left; then all of it is kept, or after an error none."""
+    """One chain, locked until the block ends, which commits everything, or nothing on an error."""
 
-    # How far the chain was taken in.
+    # The newest accepted head of the chain.
     @property
     def head(self) -> ChainHead: ...
 
-    # Whether the offer still waits: another process may have been first.
+    # False if another process has handled the offer meanwhile.
     @property
     def is_waiting(self) -> bool: ...
 
-    # The offer's lines in order, each with its LF, many in a part.
+    # The offer's lines in order, each with LF, many per part.
     def parts(self) -> Iterator[bytes]: ...
 
-    # Lines that were taken in before.
+    # Accepted lines.
     def stored(self, start: int, stop: int) -> Iterable[bytes]: ...
 
     def add(self, start: int, lines: Sequence[bytes]) -> None: ...
 
-    # Keep the accepted checkpoint; the offer is done with.
+    # Store the accepted checkpoint and remove the offer.
     def keep(self, head: ChainHead) -> None: ...
 
 
 class Store(Protocol):
-    """Keeps the chains of many hosts, never changed or removed. Raises, each method: HostError."""
+    """Stores the chains of many hosts; rows are only added. Every method may raise HostError."""
 
-    # Let a host push a ledger; False if so already. Raises: ConfigError: another key.
+    # Allow a host to push a ledger; False if already enrolled. Raises: ConfigError: another key.
     def enroll(self, chain: Chain) -> bool: ...
 
-    # All that are enrolled, by host and ledger.
+    # All enrolled chains, by host and ledger.
     def chains(self) -> Sequence[Chain]: ...
 
-    # The checkpoints of a chain that were accepted, the newest last.
+    # The accepted checkpoints of a chain, the newest last.
     def accepted(self, chain: Chain) -> Sequence[Accepted]: ...
 
     def newest(self, chain: Chain) -> Accepted | None: ...
 
-    # Every line that was taken in, with its number, in order. In a `steady` block.
+    # Every accepted line with its number, in order. Call it in a `steady` block.
     def lines(self, chain: Chain) -> Iterator[tuple[int, bytes]]: ...
 
-    # What a pushing host may know of its chains, by ledger.
+    # The progress of a host's chains, by ledger.
     def progress(self, host: str) -> Sequence[Progress]: ...
 
-    # Lay an offer down, all of it or nothing. Nobody looked at it yet.
+    # Store an offer, completely or not at all. It is pending until a process handles it.
     def send(self, offer: Offer, parts: Iterable[bytes]) -> None: ...
 
-    # Return the first `OFFERS_MAX` that wait, of those after the number `after`.
+    # Return the first `OFFERS_MAX` pending offers with a number greater than `after`.
     def offers(self, after: int = 0) -> Sequence[Offer]: ...
 
-    # How far the offers that wait for a chain reach, by whomever; 0 for none.
+    # How far the pending offers of a chain reach, from any sender; 0 for none.
     def waiting(self, chain: Chain) -> int: ...
 
-    # Lock this chain alone, to take an offer in. Raises: HostError.
+    # Lock only this chain, to accept an offer. Raises: HostError.
     def taking(self, chain: Chain, offer: Offer) -> AbstractContextManager[Taking]: ...
 
-    # Drop an offer that waits. Raises: HostError: also where another holds it.
+    # Drop a pending offer. Raises: HostError: also if another session locks it.
     def drop(self, offer: Offer) -> None: ...
 
-    # Drop an offer that waits, and keep why. Raises: HostError: as `drop`.
+    # Drop a pending offer and store the refusal. Raises: HostError: as `drop`.
     def refuse(self, offer: Offer, refusal: OfferRefusal) -> None: ...
 
-    # What was refused of a chain, enrolled or not: one for each code, by code.
-    # Threat: who refuses to be quiet must not push what matters out of sight.
+    # The newest refusal of a chain, enrolled or not, for each code, by code.
+    # Threat: a sender of many bad offers must not push important refusals out of sight.
     def refused(self, host: str, ledger: str) -> Sequence[Refused]: ...
 
-    # A block in which every answer is of one moment.
+    # A block in which all reads see one snapshot.
     def steady(self) -> AbstractContextManager[None]: ...
 
     def close(self) -> None: ...

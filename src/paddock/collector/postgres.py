@@ -1,10 +1,9 @@
-"""The collector's tables in PostgreSQL, and every query. The only module that knows `psycopg`.
+"""Define the collector's PostgreSQL tables and every query. The only module that uses `psycopg`.
 
-A batch is one transaction. It locks the row of its own chain, and no row that two chains
-share: hosts do not wait for each other.
+A batch is one transaction. It locks only the row of its chain, so hosts do not wait for each other.
 
-Threat: a DSN can hold a password, and so can what the library says of one that it cannot
-read. Of the DSN only host, port, database and user are ever shown.
+Threat: a DSN can contain a password, and so can the library's message about an invalid one. Only
+the DSN's host, port, database and user are ever shown.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -40,9 +39,9 @@ from psycopg.conninfo import conninfo_to_dict
 
 _CONNECT_TIMEOUT_S: Final = 10
 _LOCK_TIMEOUT: Final = "30s"
-"""Longer nothing waits for a lock: a role that pushes, or a process that stopped, may hold it."""
+"""The limit for lock waits: a pushing role, or a stopped process, may hold the lock."""
 _LINES_FETCHED: Final = 64
-"""A line has up to 1 MiB, so few are held at a time."""
+"""Few at a time, because a line has up to 1 MiB."""
 _PARTS_FETCHED: Final = 2
 
 
@@ -67,17 +66,16 @@ _LOCKED_CHAIN: Final[LiteralString] = (
 _LOCKED_OFFER: Final[LiteralString] = (
     "SELECT 1 FROM paddock_collector.offers WHERE number = %s FOR UPDATE NOWAIT"
 )
-"""Without waiting: one who holds many of his offers would stop all others."""
+"""Without waiting: a sender who locks many offers would block all others."""
 
-# Entries, checkpoints, enrolled keys and refusals are only ever added: a trigger refuses all
-# else, for everybody who does not own the tables and take the trigger away. A role that pushes
-# may lay offers down, for any host, and look at the progress of every host: that of its own
-# offers, and how far each chain was taken in. It reads nothing else, and it cannot say in whose
-# name an offer came: `sender` is the database's word.
+# Entries, checkpoints, enrolled keys and refusals are only ever added: a trigger refuses other
+# changes, unless the tables' owner removes it. A pushing role may send offers for any host, and
+# read the progress of every host: of its own offers, and each chain's accepted size. It can read
+# nothing else, and cannot forge the sender of an offer: the database sets `sender`.
 #
-# Threat: such a role may keep a transaction open, and with it locks on `offers`, `parts` and
-# `progress`. What is there already is therefore not touched, with no lock that they stop; all
-# else has a limit (`lock_timeout`).
+# Threat: such a role can keep a transaction open, and with it locks on `offers`, `parts` and
+# `progress`. So existing objects are left alone, without a lock that would have to wait; all other
+# locks have a timeout (`lock_timeout`).
 
 _SCHEMA: Final[LiteralString] = """
 CREATE SCHEMA IF NOT EXISTS paddock_collector;
@@ -145,8 +143,8 @@ CREATE TABLE IF NOT EXISTS refusals (
 
 DO $$
 BEGIN
--- Threat: an index has no room for a long name, so an offer with one could be neither refused
--- nor taken. No host and no ledger is enrolled under one.
+-- Threat: an index entry cannot hold a long name, so an offer with one could be neither refused nor
+-- accepted. No host or ledger is enrolled with one.
 IF NOT EXISTS (SELECT FROM pg_constraint WHERE conname = 'offers_names'
         AND conrelid = 'offers'::regclass) THEN
     DELETE FROM offers WHERE octet_length(host) > 63 OR octet_length(ledger) > 63;
@@ -203,7 +201,7 @@ CREATE OR REPLACE TRIGGER only_added BEFORE UPDATE OR DELETE OR TRUNCATE ON chec
 CREATE OR REPLACE TRIGGER only_added BEFORE UPDATE OR DELETE OR TRUNCATE ON refusals
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 """
-"""PostgreSQL 14 or newer. Again over what is there already it changes nothing."""
+"""For PostgreSQL 14 or newer. Idempotent."""
 
 _GRANTS: Final[tuple[LiteralString, ...]] = (
     "GRANT USAGE ON SCHEMA paddock_collector TO {}",
@@ -219,7 +217,7 @@ class PostgresStore:
             named = conninfo_to_dict(dsn)
             timeout_s = int(str(named.get("connect_timeout") or _CONNECT_TIMEOUT_S))
         except (psycopg.ProgrammingError, ValueError):
-            # What the library says of it quotes it.
+            # The library's message quotes the DSN.
             raise UsageError(
                 "the DSN of the collector cannot be read",
                 where="--dsn or PADDOCK_COLLECTOR",
@@ -256,9 +254,9 @@ class PostgresStore:
         encoding = self._connection.info.parameter_status("server_encoding")
         if encoding != "UTF8":
             raise HostError(
-                f"the collector's database has the encoding {encoding}, and UTF8 is needed",
+                f"the collector's database has the encoding {encoding}, but UTF8 is needed",
                 where=self.where,
-                hint="make another one: createdb --encoding=UTF8 --template=template0 NAME",
+                hint="create another one: createdb --encoding=UTF8 --template=template0 NAME",
             )
         with self._asking("set a limit"):
             self._connection.execute(
@@ -266,7 +264,7 @@ class PostgresStore:
             )
 
     def prepare(self, pushers: Sequence[str] = ()) -> None:
-        with self._asking("make the tables"), self._connection.transaction():
+        with self._asking("create the tables"), self._connection.transaction():
             self._connection.execute(_SCHEMA)
             for role in pushers:
                 for grant in _GRANTS:
@@ -284,13 +282,13 @@ class PostgresStore:
         known = [each for each in self.chains() if each.host == chain.host]
         if chain not in known:
             raise ConfigError(
-                f"the host {chain.host!a} has its ledger {chain.ledger} enrolled with another key",
+                f"the ledger {chain.ledger} of host {chain.host!a} is enrolled with another key",
                 hint="a key is never replaced: enroll the host under another name",
             )
         return False
 
     def chains(self) -> Sequence[Chain]:
-        with self._asking("read what is enrolled"):
+        with self._asking("read the enrolled keys"):
             rows = self._connection.execute(
                 "SELECT host, ledger, tier, key FROM paddock_collector.chains ORDER BY host, ledger"
             ).fetchall()
@@ -331,7 +329,7 @@ class PostgresStore:
 
     def send(self, offer: Offer, parts: Iterable[bytes]) -> None:
         batch = uuid4()
-        with self._asking("lay an offer down"), self._connection.transaction():
+        with self._asking("store an offer"), self._connection.transaction():
             self._connection.execute(
                 "INSERT INTO paddock_collector.offers "
                 "(batch, host, ledger, start, stop, note, edge) "
@@ -348,12 +346,12 @@ class PostgresStore:
                 )
 
     def offers(self, after: int = 0) -> Sequence[Offer]:
-        with self._asking("read what waits"):
+        with self._asking("read pending offers"):
             found = self._connection.execute(_OFFERS, (after, OFFERS_MAX))
             return [_offer_of(row) for row in found]
 
     def waiting(self, chain: Chain) -> int:
-        with self._asking("read what waits"):
+        with self._asking("read pending offers"):
             row = self._connection.execute(
                 "SELECT coalesce(max(stop), 0) FROM paddock_collector.offers "
                 "WHERE host = %s AND ledger = %s",
@@ -363,13 +361,13 @@ class PostgresStore:
 
     @contextmanager
     def taking(self, chain: Chain, offer: Offer) -> Generator["PostgresTaking"]:
-        with self._asking("take an offer in"), self._connection.transaction():
+        with self._asking("accept an offer"), self._connection.transaction():
             self._lock_chain(chain)
             yield PostgresTaking(self, self._connection, chain, offer)
 
     def _lock_chain(self, chain: Chain) -> None:
         name = (chain.host, chain.ledger)
-        # A process that was stopped may hold it: that is waited for once.
+        # A stopped process may hold the lock: wait for it only once.
         wait = " NOWAIT" if name in self._held_chains else ""
         try:
             self._connection.execute(_LOCKED_CHAIN + wait, name)
@@ -403,7 +401,7 @@ class PostgresStore:
                 )
 
     def refused(self, host: str, ledger: str) -> Sequence[Refused]:
-        with self._asking("read what was refused"):
+        with self._asking("read the refusals"):
             found = self._connection.execute(_REFUSED, (host, ledger))
             return [_refused_of(row) for row in found]
 
@@ -521,11 +519,9 @@ def _hashes(value: object) -> tuple[bytes, ...]:
 
 def _hint(fault: psycopg.Error) -> str:
     if isinstance(fault, psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName):
-        return "paddock collector init makes the tables"
+        return "create the tables: paddock collector init"
     if isinstance(fault, psycopg.errors.InsufficientPrivilege):
-        return "hosts push and look at their progress; all else is for the collector's own role"
+        return "hosts may push and read their progress; the rest needs the collector's role"
     if isinstance(fault, psycopg.errors.LockNotAvailable):
-        return (
-            "another session holds it: pg_stat_activity tells which, pg_terminate_backend ends it"
-        )
+        return "another session locks it: see pg_stat_activity; end it with pg_terminate_backend"
     return ""

@@ -1,16 +1,15 @@
-"""Gates: what has to be true of a plane, each one looked at and none of it believed.
+"""Gates: conditions that a plane must meet, each one checked on disk.
 
-    results    which gates there are; what one answers, counts and writes to the ledger
-    evidence   what the gates look at, read once; who vouches for a package
-    ownership  G0B: what really stands under a plane, and whose it is
-    checks     every other gate, each with what it proves; running them
+    results    the gates, their results, and the ledger entry of a result
+    evidence   what the gates check, read once; who vouches for a package
+    ownership  G0B: the files that are really in a plane, and their owners
+    checks     every other gate, with what it proves; running them
 
-Rules: a gate that looked at nothing says `not applicable`, which is no pass. What cannot be
-read is a failure, never a reason to pass over it. Nothing here writes; what a gate said is
-recorded by whoever ran it.
+Rules: a gate that checked nothing says `not applicable`, which is not a pass. A file that cannot
+be read is a failure and is never skipped. Nothing here writes: the caller records results.
 
-The gates of a plane rest on `HOT/installed`. So each fails where that is not what the packages
-ledger says (`GatesGround.deviations`), G6 once that ledger verified.
-Dangers: a gate that passes because it found nothing to look at is worse than none. Names and
+The gates rely on `HOT/installed`. So each gate fails if the packages ledger says otherwise
+(`GateEvidence.deviations`), G6 after it has verified that ledger.
+Dangers: a gate that passes because it found nothing to check is worse than no gate. Names and
 texts come from files that a stranger may have written.
 """

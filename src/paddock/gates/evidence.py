@@ -1,4 +1,4 @@
-"""What the gates look at: one plane, each part of it read once, when it is first asked for."""
+"""The evidence that gates check: one plane, each part read once, at its first use."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -37,32 +37,32 @@ from paddock.workspace import Workspace
 
 
 class LedgerWitness(Protocol):
-    """Knows ledgers of a plane from outside the plane: their keys, signed heads kept elsewhere.
+    """What is known of a plane's ledgers outside the plane: keys, and signed heads kept elsewhere.
 
-    Threat: a ledger that was replaced, put back or cut off with all beside it still verifies.
+    Threat: a ledger that was replaced, restored or cut off, with all files beside it, verifies.
     """
 
-    # Return whether there has to be a ledger of that name. Raises: HostError.
+    # Return True if a ledger of that name is required. Raises: HostError.
     def expects(self, name: LedgerName) -> bool: ...
 
-    # Verify a ledger, also against heads held elsewhere. Raises: HostError, IntegrityError.
+    # Verify a ledger, also against heads kept elsewhere. Raises: HostError, IntegrityError.
     def verify(self, name: LedgerName, path: Path) -> Verification: ...
 
-    # Return whether it knows any ledger of this plane. Raises: HostError, ConfigError.
+    # Return True if any ledger of this plane is known. Raises: HostError, ConfigError.
     def knows_plane(self) -> bool: ...
 
-    # Say whether it is another ledger; empty where it is not. Raises: ConfigError.
+    # Say why this is a different ledger; empty if it is not. Raises: ConfigError.
     def problem(self, name: LedgerName, found: Verification) -> str: ...
 
 
-MADE_WITH_DEV: Final = "this plane was made with --dev: nobody has to approve or sign anything"
+MADE_WITH_DEV: Final = "this plane was made with --dev: it needs no approvals and no signatures"
 NOTHING_INSTALLED: Final = "nothing is installed"
 _LINE: Final = ", line "
-"""Stands between file and line in `where` of an error of our readers."""
+"""Separates file and line in the `where` of a reader's error."""
 
 
 class Watcher(Protocol):
-    # Something that may take a while begins; `what` is empty for the gate as a whole.
+    # A slow step begins; `what` is empty for the gate as a whole.
     def begins(self, gate: str, what: str) -> None: ...
 
 
@@ -74,7 +74,7 @@ class _Nobody:
 NOBODY: Final[Watcher] = _Nobody()
 
 
-class GatesGround(Struct, frozen=True, dict=True, kw_only=True):
+class GateEvidence(Struct, frozen=True, dict=True, kw_only=True):
     """One plane, as one run of gates sees it. Each property raises what its reader raises."""
 
     layout: PlaneLayout
@@ -106,7 +106,7 @@ class GatesGround(Struct, frozen=True, dict=True, kw_only=True):
     def deviations(self) -> tuple[Failure, ...]:
         found = find_deviations(self.record, self.installed)
         if PendingChange(self.layout).exists():
-            why = "a change of packages is on its way, or was cut short"
+            why = "a change of packages is in progress, or was interrupted"
             return (*found, Failure(TRANSACTION, why))
         return found
 
@@ -128,7 +128,7 @@ class GatesGround(Struct, frozen=True, dict=True, kw_only=True):
 
     @cached_property
     def recorded_config(self) -> Mapping[str, Json]:
-        """Map paths to digests that governance holds; from the lines: an index may hide some."""
+        """Map paths to digests recorded in governance; from the lines: an index may hide some."""
         path = self.ledger_path(LedgerName.GOVERNANCE)
         if not path.exists():
             return {}
@@ -147,7 +147,7 @@ class GatesGround(Struct, frozen=True, dict=True, kw_only=True):
 
 
 def failure_of(error: PaddockError, root: Path) -> Failure:
-    """Threat: a gate's failures are shown to models, and an error may quote a path of the host."""
+    """Threat: models read a gate's failures, and an error may quote a path of the host."""
     file, _, line = _relative(error.where, root).partition(_LINE)
     reason = _relative(error.message, root)
     return Failure(file, f"line {line}: {reason}" if line else reason)
@@ -173,34 +173,34 @@ def use_problem(use: ApprovalUse, approval: signing.PackageApproval, keys: signi
     return ""
 
 
-def keys_at(seq: int, told: RecordedPackage, ground: GatesGround) -> signing.Keys:
-    """The keys whose word counts for what the entry `seq` tells of an installed package.
+def keys_at(seq: int, told: RecordedPackage, evidence: GateEvidence) -> signing.Keys:
+    """Return the keys that are valid for the entry `seq` about an installed package.
 
-    Those of the plane; and where an operator who is one now vouched for the package since, those
-    that counted when the entry was written: who left approved it while he was one.
+    These are the plane's keys. If a current operator has vouched for the package since, also those
+    that were valid when the entry was written: a former operator approved it while in office.
 
-    Threat: the key of somebody who left may be in other hands. What it says of a package that came
-    after he left is worth nothing, whoever signs the set later.
+    Threat: a former operator's key may be in other hands. It is not valid for a package that came
+    after he left, whoever signs the set later.
     """
-    vouched = ground.vouched
-    # Whoever made the newest statement is among the keys that it lists.
-    is_by_operators = vouched.keys.keys() <= ground.keys.keys()
+    vouched = evidence.vouched
+    # The newest statement lists the key of its author.
+    is_by_operators = vouched.keys.keys() <= evidence.keys.keys()
     if is_by_operators and seq < vouched.newest_seq and told.row in vouched.rows:
-        return {**vouched.counting_at(seq), **ground.keys}
-    return ground.keys
+        return {**vouched.counting_at(seq), **evidence.keys}
+    return evidence.keys
 
 
-def standing_problem(told: RecordedPackage, ground: GatesGround) -> str:
-    """Say why an installed package has no approval that holds; empty where it has."""
+def approval_problem(told: RecordedPackage, evidence: GateEvidence) -> str:
+    """Say why an installed package has no valid approval; empty if it has one."""
     if told.wo_id is None:
         return UNAPPROVED
-    approval = ground.approvals.get(told.wo_id)
+    approval = evidence.approvals.get(told.wo_id)
     if approval is None:
-        return f"its approval {told.wo_id} is not there"
-    package = ground.installed.packages.get(told.package_id)
+        return f"its approval {told.wo_id} is missing"
+    package = evidence.installed.packages.get(told.package_id)
     problems = (
-        use_problem(use, approval, keys_at(use.seq, told, ground))
-        for use in ground.record.uses
+        use_problem(use, approval, keys_at(use.seq, told, evidence))
+        for use in evidence.record.uses
         if use.wo_id == told.wo_id
     )
     found = next((problem for problem in problems if problem), "")

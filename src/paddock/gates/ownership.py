@@ -1,15 +1,15 @@
 """G0B: every file under a governed root is owned, and every owned file is there, unchanged.
 
-Proves: below HOT, HO2 and HO1 stands nothing but what installed packages brought, at exactly
-their content, type and mode; and the plane's own files, each of the one form that it can
-have. Hidden files, links, special files and empty directories count as well. Configuration
-is owned by path: it loads, governance holds the digest of its present content, and its mode
-gives nobody more than the one it was brought with. What is kept beside a ledger has a name that
-a ledger gives. No directory there can be written by others, and nothing is somebody else's.
+Proves: below HOT, HO2 and HO1 there are only files of installed packages, with their exact
+content, type and mode, and the plane's own files, each in its only valid form. Hidden files,
+links, special files and empty directories count as well. Configuration is owned by path: it
+loads, governance has the digest of its current content, and its mode grants no more than the
+original one. Files beside a ledger have names that a ledger uses. Others can write to no directory
+there, and no file belongs to another user.
 
-Cannot prove: anything of `HO2/scratch`, `agents` and `objects`, where work is left, nor of
-what stands beside the tiers in the plane's root; what a ledger says (G6); whose keys and
-approvals these are (G2, G5). It tells what is so now, not what was a moment ago.
+Cannot prove: anything about `HO2/scratch`, `agents` and `objects`, where work is stored, or about
+files beside the tiers in the plane's root; what a ledger says (G6); whose keys and approvals
+these are (G2, G5). It describes the present, not a moment ago.
 """
 
 import json
@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import ConfigError
-from paddock.gates.evidence import NOTHING_INSTALLED, GatesGround
+from paddock.gates.evidence import NOTHING_INSTALLED, GateEvidence
 from paddock.gates.results import G0B, GateResult, Tally
 from paddock.ledger.checkpoint import Detail, find_detail
 from paddock.packages.installed import InstalledPackage, file_problem, load_alone, load_governed
@@ -45,8 +45,8 @@ from paddock.text.show import quote
 from paddock.values.entries import digest_of
 
 
-def config_problem(path: str, ground: GatesGround) -> str:
-    content = read_file(ground.layout.root / path, limits.admin_config_bytes_max)
+def config_problem(path: str, evidence: GateEvidence) -> str:
+    content = read_file(evidence.layout.root / path, limits.admin_config_bytes_max)
     if content is None:
         return "it is missing"
     try:
@@ -60,14 +60,14 @@ def config_problem(path: str, ground: GatesGround) -> str:
     except (ValueError, RecursionError) as error:
         return f"it does not load: {error}"
     digest = digest_of(content)
-    if ground.recorded_config.get(path) != digest:
-        return f"governance does not hold its digest {digest}"
+    if evidence.recorded_config.get(path) != digest:
+        return f"governance has no record of its digest {digest}"
     return ""
 
 
 def _load_json(path: str, content: bytes) -> None:
     if content.lstrip().startswith(b"{"):
-        parse_file(content, path)  # refuses a key that stands there twice
+        parse_file(content, path)  # refuses a duplicate key
     else:
         json.loads(content)
 
@@ -85,27 +85,27 @@ class OwnedKind(Enum):
 
 class OwnedEntry(Struct, frozen=True):
     path: str
-    """Relative to the root, owned or not; bytes that are no UTF-8 as Python's surrogates."""
+    """Relative to the root, owned or not; bytes that are not UTF-8 are surrogates."""
     kind: OwnedKind
     mode: int
     """Permission bits, set-id and sticky bits included."""
     owner: int
     is_too_deep: bool = False
-    """A directory that was not entered: it lies `limits.path_depth_max` deep."""
+    """A directory that was not entered, since it is `limits.path_depth_max` deep."""
 
 
 def walk(root: Path, tops: Collection[str], closed: Collection[str]) -> Iterator[OwnedEntry]:
-    """Everything at and below `tops`, parents first; directories of `closed` are not entered.
+    """Yield everything at and below `tops`, parents first, without entering `closed`.
 
-    One that lies too deep is not entered either, and is marked `is_too_deep`. What vanishes
-    meanwhile is left out. Raises: HostError: something cannot be listed.
+    A directory that is too deep is not entered either, and is marked `is_too_deep`. Entries that
+    vanish meanwhile are left out. Raises: HostError: a directory cannot be listed.
     """
     with host_errors("opening", root):
         root_fd = os.open(root, _DIRECTORY)
     try:
         for top in tops:
-            with host_errors("looking at", root / top):
-                found = _standing(top, os.stat(top, dir_fd=root_fd, follow_symlinks=False))
+            with host_errors("inspecting", root / top):
+                found = _entry(top, os.stat(top, dir_fd=root_fd, follow_symlinks=False))
             yield from _at_and_below(found, root_fd, closed)
     finally:
         os.close(root_fd)
@@ -115,8 +115,8 @@ def _at_and_below(
     found: OwnedEntry, parent_fd: int, closed: Collection[str]
 ) -> Iterator[OwnedEntry]:
     yield found
-    # Threat: a chain of directories that is deeper than this program's stack, or than the
-    # descriptors that it may have, would end the gate instead of failing it. So it has a limit.
+    # Threat: a chain of directories deeper than Python's stack or the limit of open descriptors
+    # would crash the gate instead of failing it. So the depth is limited.
     if found.kind is not OwnedKind.DIRECTORY or found.is_too_deep or found.path in closed:
         return
     path = Path(found.path)
@@ -130,17 +130,17 @@ def _at_and_below(
             names = sorted(os.listdir(fd))
         for name in names:
             below = f"{found.path}/{name}"
-            with host_errors("looking at", Path(below)):
+            with host_errors("inspecting", Path(below)):
                 try:
                     status = os.stat(name, dir_fd=fd, follow_symlinks=False)
                 except FileNotFoundError:
                     continue
-            yield from _at_and_below(_standing(below, status), fd, closed)
+            yield from _at_and_below(_entry(below, status), fd, closed)
     finally:
         os.close(fd)
 
 
-def _standing(path: str, status: os.stat_result) -> OwnedEntry:
+def _entry(path: str, status: os.stat_result) -> OwnedEntry:
     mode = status.st_mode
     kind = OwnedKind.SPECIAL
     if stat.S_ISREG(mode):
@@ -161,30 +161,30 @@ LEDGER_DIRECTORIES: Final[Mapping[str, re.Pattern[str]]] = {
         ("HO1/ledger", LedgerName.HO1M),
     )
 }
-"""Where ledgers stand, and which names may: segments, and the directories beside them."""
+"""The directories of ledgers, and valid names there: segments, and directories beside them."""
 WAITING_CALLS: Final = f"{APPROVALS}/calls"
 _WAITING_CALL: Final = lazy_pattern(r"APR-[0-9a-f]{16}\.[0-9a-f]{32}\.json", re.ASCII)
 _BITS_NEVER_SET: Final = 0o7133
-"""Set-id, sticky and execute bits, and writing by group or others."""
+"""Set-id, sticky and execute bits, and write access for group or others."""
 
 
 class OwnFile(Struct, frozen=True):
     digest: str | None = None
-    """The one that it has to have; None: any content."""
+    """The required digest; None: any content."""
     found: str | None = None
 
 
-def own_paths(ground: GatesGround) -> dict[str, OwnFile]:
+def own_paths(evidence: GateEvidence) -> dict[str, OwnFile]:
     found: dict[str, OwnFile] = {}
-    for name, package in ground.installed.packages.items():
+    for name, package in evidence.installed.packages.items():
         manifest, receipt = package.manifest.canonical, package.receipt.to_bytes()
         for path, content in ((manifest_path(name), manifest), (receipt_path(name), receipt)):
-            stands = read_file(ground.layout.root / path, limits.receipt_bytes_max)
+            stands = read_file(evidence.layout.root / path, limits.receipt_bytes_max)
             digest = None if stands is None else digest_of(stands)
             found[path] = OwnFile(digest_of(content), digest)
-    for key_id in ground.keys:
+    for key_id in evidence.keys:
         found[key_file(key_id)] = OwnFile()
-    for wo_id in ground.approvals:
+    for wo_id in evidence.approvals:
         found[approval_file(wo_id)] = OwnFile()
     return found
 
@@ -203,45 +203,45 @@ def find_ledger_detail(path: str) -> Detail | None:
     return find_detail(detail)
 
 
-def find_own_problem(standing: OwnedEntry, own: OwnFile) -> str:
-    if standing.kind is not OwnedKind.FILE:
-        return f"it is a {standing.kind.value}, and should be a file"
-    if standing.mode & _BITS_NEVER_SET:
-        return f"its mode is {standing.mode:04o}: others can write it, or it is a program"
+def find_own_problem(entry: OwnedEntry, own: OwnFile) -> str:
+    if entry.kind is not OwnedKind.FILE:
+        return f"it is a {entry.kind.value}, and should be a file"
+    if entry.mode & _BITS_NEVER_SET:
+        return f"its mode is {entry.mode:04o}: others can write it, or it is a program"
     if own.digest != own.found:
-        return "it is not, byte for byte, what was written there"
+        return "its content has changed"
     return ""
 
 
 FREE: Final = "HO2/scratch"  # not entered
 _SPECIAL_BITS: Final = 0o7000
-"""Set-id and sticky bits, which no package brings and no receipt tells."""
+"""Set-id and sticky bits, which no package and no receipt has."""
 
 
-def check_owned(ground: GatesGround) -> GateResult:
+def check_owned(evidence: GateEvidence) -> GateResult:
     tally = Tally(G0B)
-    tally.fail(ground.deviations)
-    owners = _owners(ground, tally)
+    tally.fail(evidence.deviations)
+    owners = _owners(evidence, tally)
     for path, owner in owners.items():
-        tally.look(path, _owned_problem(path, owner, ground))
-    places = _Places(ground, owners)
-    users = trusted_owners(ground.layout.root)
-    for standing in walk(ground.layout.root, TIERS, (FREE,)):
-        if standing.owner not in users:
-            # Threat: who owns a file can write it, whatever its mode is now.
-            tally.look(standing.path, f"it belongs to user {standing.owner}")
-        if standing.path not in owners:
-            tally.look(standing.path, places.problem(standing))
-        elif standing.kind is OwnedKind.FILE and _is_too_open(standing, owners[standing.path]):
-            tally.look(standing.path, f"its mode is {standing.mode:04o}")
+        tally.look(path, _owned_problem(path, owner, evidence))
+    places = _ValidPlaces(evidence, owners)
+    users = trusted_owners(evidence.layout.root)
+    for entry in walk(evidence.layout.root, TIERS, (FREE,)):
+        if entry.owner not in users:
+            # Threat: the owner of a file can write it, whatever its mode is now.
+            tally.look(entry.path, f"it belongs to user {entry.owner}")
+        if entry.path not in owners:
+            tally.look(entry.path, places.problem(entry))
+        elif entry.kind is OwnedKind.FILE and _is_too_open(entry, owners[entry.path]):
+            tally.look(entry.path, f"its mode is {entry.mode:04o}")
     if not owners and not places.own:
-        tally.discount()  # Where only directories stand, nothing was looked at.
+        tally.discount()  # Directories alone prove nothing.
     return tally.result(NOTHING_INSTALLED)
 
 
-def _owners(ground: GatesGround, tally: Tally) -> dict[str, InstalledPackage]:
+def _owners(evidence: GateEvidence, tally: Tally) -> dict[str, InstalledPackage]:
     listing: dict[str, list[InstalledPackage]] = {}
-    for package in ground.installed.packages.values():
+    for package in evidence.installed.packages.values():
         for path in package.manifest.by_path:
             listing.setdefault(path, []).append(package)
     owners: dict[str, InstalledPackage] = {}
@@ -253,30 +253,30 @@ def _owners(ground: GatesGround, tally: Tally) -> dict[str, InstalledPackage]:
     return owners
 
 
-def _owned_problem(path: str, owner: InstalledPackage, ground: GatesGround) -> str:
-    problem = file_problem(owner, path, ground.workspace)
+def _owned_problem(path: str, owner: InstalledPackage, evidence: GateEvidence) -> str:
+    problem = file_problem(owner, path, evidence.workspace)
     if problem or not owner.manifest.by_path[path].is_config:
         return problem
-    return config_problem(path, ground)
+    return config_problem(path, evidence)
 
 
-def _is_too_open(standing: OwnedEntry, owner: InstalledPackage) -> bool:
-    """Whether its mode grants more than the one that it was brought with.
+def _is_too_open(entry: OwnedEntry, owner: InstalledPackage) -> bool:
+    """Return True if its mode grants more than the original mode.
 
-    Threat: operators edit configuration, so its content may be anything that is on record.
-    A policy that others can write is theirs; a stricter mode is fine.
+    Threat: operators edit configuration, so any recorded content is valid. But a policy that
+    others can write is theirs. A stricter mode is fine.
     """
-    if owner.manifest.by_path[standing.path].is_config:
-        return bool(standing.mode & ~owner.files[standing.path].bits)
-    return bool(standing.mode & _SPECIAL_BITS)
+    if owner.manifest.by_path[entry.path].is_config:
+        return bool(entry.mode & ~owner.files[entry.path].bits)
+    return bool(entry.mode & _SPECIAL_BITS)
 
 
-class _Places:
-    """What may stand where no package brought anything."""
+class _ValidPlaces:
+    """The valid entries that belong to no package."""
 
-    def __init__(self, ground: GatesGround, owners: Mapping[str, InstalledPackage]) -> None:
-        self._ground = ground
-        self.own = own_paths(ground)
+    def __init__(self, evidence: GateEvidence, owners: Mapping[str, InstalledPackage]) -> None:
+        self._ground = evidence
+        self.own = own_paths(evidence)
         self._directories = {*BARE_DIRECTORIES, FREE, WAITING_CALLS}
         for path in (*owners, *self.own):
             above = path.rpartition("/")[0]
@@ -284,42 +284,42 @@ class _Places:
                 self._directories.add(above)
                 above = above.rpartition("/")[0]
 
-    def problem(self, standing: OwnedEntry) -> str:
-        path = standing.path
-        if standing.is_too_deep:
-            return f"it lies {limits.path_depth_max} directories deep: nobody looked into it"
+    def problem(self, entry: OwnedEntry) -> str:
+        path = entry.path
+        if entry.is_too_deep:
+            return f"it is {limits.path_depth_max} directories deep, and was not checked"
         if path in self._directories:
-            return self._directory_problem(standing)
+            return self._directory_problem(entry)
         if path in self.own:
-            return find_own_problem(standing, self.own[path])
+            return find_own_problem(entry, self.own[path])
         if is_waiting_call(path):
-            return find_own_problem(standing, OwnFile())
+            return find_own_problem(entry, OwnFile())
         directory = path.rpartition("/")[0]
         if directory in LEDGER_DIRECTORIES:
-            return self._ledger_problem(standing, directory)
+            return self._ledger_problem(entry, directory)
         detail = find_ledger_detail(path)
         if detail is Detail.DIRECTORY:
-            return self._directory_problem(standing)
+            return self._directory_problem(entry)
         if detail is not None:
-            return find_own_problem(standing, OwnFile())
-        return f"no package owns this {standing.kind.value}"
+            return find_own_problem(entry, OwnFile())
+        return f"no package owns this {entry.kind.value}"
 
-    def _directory_problem(self, standing: OwnedEntry) -> str:
-        if standing.kind is not OwnedKind.DIRECTORY:
-            return f"it is a {standing.kind.value}, and should be a directory"
-        if standing.mode & WRITABLE_BY_OTHERS:
-            return f"others can write there: its mode is {standing.mode:04o}"
+    def _directory_problem(self, entry: OwnedEntry) -> str:
+        if entry.kind is not OwnedKind.DIRECTORY:
+            return f"it is a {entry.kind.value}, and should be a directory"
+        if entry.mode & WRITABLE_BY_OTHERS:
+            return f"others can write there: its mode is {entry.mode:04o}"
         return ""
 
-    def _ledger_problem(self, standing: OwnedEntry, directory: str) -> str:
-        name = standing.path.rpartition("/")[2]
+    def _ledger_problem(self, entry: OwnedEntry, directory: str) -> str:
+        name = entry.path.rpartition("/")[2]
         pattern = LEDGER_DIRECTORIES[directory]
         matched = pattern.fullmatch(name)
         if matched is None:
-            return f"no ledger is called {quote(name)}"
+            return f"{quote(name)} is not a ledger's file name"
         wanted = OwnedKind.DIRECTORY if matched["details"] else OwnedKind.FILE
-        if standing.kind is not wanted:
-            return f"it is a {standing.kind.value}, and should be a {wanted.value}"
-        if standing.mode & WRITABLE_BY_OTHERS:
-            return f"others can write to it: its mode is {standing.mode:04o}"
+        if entry.kind is not wanted:
+            return f"it is a {entry.kind.value}, and should be a {wanted.value}"
+        if entry.mode & WRITABLE_BY_OTHERS:
+            return f"others can write to it: its mode is {entry.mode:04o}"
         return ""

@@ -1,4 +1,4 @@
-"""What a gate answers. Imports no gate: every runtime loads this, and few ask."""
+"""Results of gates. Imports no gate: every runtime loads this module, few run a gate."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -14,9 +14,7 @@ from paddock.values.entries import GATE_RESULT, Entry
 
 
 class Status(StrEnum):
-    """`NOT_APPLICABLE` is no pass."""
-
-    PASS = "pass"  # noqa: S105 - an answer, no secret
+    PASS = "pass"  # noqa: S105 - a status, not a secret
     FAIL = "fail"
     NOT_APPLICABLE = "not_applicable"
 
@@ -27,14 +25,14 @@ class GateResult(Struct, frozen=True):
     checks: int
     failures: tuple[Failure, ...] = ()
     note: str = ""
-    """Why it is not applicable, when it was run or what it could not see; may be empty."""
+    """Why it is not applicable, when it ran, or what it could not check; may be empty."""
 
     def as_json(self) -> dict[str, Json]:
         return {**asdict(self), "failures": [asdict(each) for each in self.failures]}
 
 
 def judged(gate: str, checks: int, failures: Sequence[Failure], nothing: str) -> GateResult:
-    """Fail where there are failures; `nothing` is the note where nothing was looked at."""
+    """Fail if there are failures; `nothing` is the note if nothing was checked."""
     if failures:
         return GateResult(gate, Status.FAIL, max(checks, len(failures)), tuple(failures))
     if checks == 0:
@@ -60,7 +58,7 @@ def count_of(results: Sequence[GateResult], status: Status) -> int:
 
 
 G0A: Final = "G0A"
-"""Of an archive, when it is installed; the others look at a plane."""
+"""Checks an archive before its install; the others check a plane."""
 G0B: Final = "G0B"
 G1: Final = "G1"
 G1_COMPLETE: Final = "G1-COMPLETE"
@@ -71,7 +69,7 @@ G5: Final = "G5"
 G6: Final = "G6"
 
 PLANE_GATES: Final = (G0B, G1, G1_COMPLETE, G2, G3, G4, G5, G6)
-"""Those that `--all` runs, in this order."""
+"""The gates that `--all` runs, in this order."""
 ALL_GATES: Final = (G0A, *PLANE_GATES)
 
 
@@ -90,7 +88,7 @@ class Tally:
         self._checks += looks
 
     def discount(self) -> None:
-        """Count only failures, of all that was looked at so far."""
+        """Of all checks so far, count only the failures."""
         self._checks = len(self._failures)
 
     def fail(self, failures: Iterable[Failure]) -> None:
@@ -110,7 +108,7 @@ class Tally:
 
 GATE_KEY: Final = "gate"
 _FAILURES_MAX: Final = 50
-"""In one entry; `failures_total` has how many there were."""
+"""In one entry; `failures_total` has the full number."""
 _REASON_CHARS_MAX: Final = 1_000
 _DECISIONS: Final[Mapping[Status, str]] = {Status.PASS: "allow", Status.FAIL: "deny"}
 

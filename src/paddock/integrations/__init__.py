@@ -1,14 +1,13 @@
-"""Paddock as what each framework for agents calls a sandbox, a backend or a toolset.
+"""Adapt Paddock to agent frameworks, as a sandbox, a backend or a toolset.
 
     claude_agent_sdk  the permission callback, and the tools as an MCP server in the process
-    deepagents        a backend: file tools, searches, shell
+    deepagents        a backend: file tools, search, shell
     inspect_ai        a sandbox for evaluations, and its configuration
-    openai_agents     a sandbox's client, a shell, an editor of patches
-    pydantic_ai       a toolset; an ask is a deferred call
+    openai_agents     a sandbox client, a shell, a patch editor
+    pydantic_ai       a toolset; `ask` becomes a deferred call
     strands           a sandbox
 
-One module a framework, and an extra of its name. Importing a module loads its framework; nothing
-else of Paddock does.
+Each module needs the extra of its name, and only importing it loads the framework.
 """
 
 import math
@@ -23,27 +22,27 @@ from paddock.limits import shell_timeout_raised_s
 from paddock.runtime.runtime import Runtime
 
 Root = str | os.PathLike[str] | Runtime
-REFUSED: Final = 126  # as a shell says of a command that may not be run
+REFUSED: Final = 126  # the shell's status for a command that may not be executed
 
 
 class Opened:
-    """The runtime behind an integration: opened here for a root, or brought open by the program.
+    """The runtime behind an integration: opened here for a root, or passed in by the program.
 
-    A context manager, sync and async; what was brought open stays open.
+    A context manager, sync and async. A runtime that was passed in stays open.
     """
 
     def __init__(self, root: Root, **open_arguments: Any) -> None:
-        """`open_arguments` are those of `paddock.open`. Raises: as that."""
+        """`open_arguments` are those of `paddock.open`. Raises: as `paddock.open`."""
         self._is_own = not isinstance(root, Runtime)
         if open_arguments and not self._is_own:
             raise UsageError(
-                f"an open runtime takes no {', '.join(sorted(open_arguments))}",
-                hint="give it to paddock.open",
+                f"an open runtime does not accept {', '.join(sorted(open_arguments))}",
+                hint="pass the arguments to paddock.open",
             )
         self.runtime = root if isinstance(root, Runtime) else open_workspace(root, **open_arguments)
 
     def close(self) -> None:
-        """Let go of the workspace. Twice is harmless."""
+        """Release the workspace. Calling it twice is harmless."""
         if self._is_own:
             self.runtime.close()
 
@@ -62,7 +61,7 @@ class Opened:
 
 @contextmanager
 def raising(said: Callable[[ToolError], Exception]) -> Generator[None]:
-    """Have a refusal be the framework's own error, as `said` makes it."""
+    """Convert a refusal into the framework's error, which `said` creates."""
     try:
         yield
     except ToolError as error:
@@ -70,7 +69,7 @@ def raising(said: Callable[[ToolError], Exception]) -> Generator[None]:
 
 
 def whole_seconds(timeout: float | None) -> int:
-    """Return a time that a command can have; without one, as long as policy lets it run."""
+    """Return a command's time limit; without one, the longest that policy permits."""
     return shell_timeout_raised_s if timeout is None else max(1, math.ceil(timeout))
 
 

@@ -1,12 +1,12 @@
-"""The Claude Agent SDK: Paddock's tools in the program itself, and the hook's judgement.
+"""Use Paddock in the Claude Agent SDK: its tools in the process, and the hook's judgement.
 
     with PaddockServer(".") as server:
         ClaudeAgentOptions(
             mcp_servers={server.name: server.config}, can_use_tool=server.permission_callback()
         )
 
-A permission callback judges the client's own tools, where the SDK's rules do not decide: what
-policy leaves to a client's own prompts is a question here, and without an answer a denial.
+A permission callback judges the calls of built-in tools that the SDK's rules leave open. Calls that
+policy leaves to a client's prompt become questions here, and are denied without an answer.
 """
 
 import json
@@ -20,11 +20,11 @@ from typing import Any, Literal, cast
 
 from msgspec import Struct
 
-from paddock.apps.hook.context import HookGround, find_ground
-from paddock.apps.hook.full import FullPorts, Given, guarded
+from paddock.apps.hook.context import FullContext, open_context
+from paddock.apps.hook.full import FullPorts, HookInput, answer_or_refuse
 from paddock.apps.hook.lean import flow
 from paddock.apps.hook.lean.records import decision_record
-from paddock.apps.hook.lean.request import PROJECT_VARIABLE, Asked
+from paddock.apps.hook.lean.request import PROJECT_VARIABLE, HookEvent
 from paddock.assembly.ledgers import HOOK_PACE, open_ledger
 from paddock.errors import ConfigError
 from paddock.integrations import Opened
@@ -35,20 +35,20 @@ from paddock.runtime.program import await_thread
 from paddock.values.calls import Cancel, Json
 
 _CLIENT = "claude"
-_NOBODY = "nobody can be asked here"
+_NO_APPROVER = "no approver can be reached here"
 _NO_TYPE = (
-    "the type of this sub-agent is not known, so the profile locked holds it as well: "
-    "agent_types of permission_callback"
+    "the type of this sub-agent is not known, so the profile locked applies to it as well: "
+    "pass agent_types to permission_callback"
 )
 NO_TYPES: Mapping[str, str] = MappingProxyType({})
-"""Of a program that tells the type of no sub-agent."""
+"""For a program that names no types of sub-agents."""
 
 Callback = Callable[[str, dict[str, Any], Any], Awaitable[Any]]
 """The SDK's `CanUseTool`: tool, input and context in, one of its two results out."""
 
 
 class Permission(Struct, frozen=True):
-    """`message` says why, to the model; `updated_input` is what is to run instead."""
+    """`message` gives the model the reason; `updated_input` replaces the call's input."""
 
     behavior: Literal["allow", "ask", "deny"]
     message: str = ""
@@ -62,7 +62,7 @@ class Requested(Struct, frozen=True):
     tool_use_id: str = ""
     agent_id: str = ""
     agent_type: str = ""
-    """Of a sub-agent: by it policy gives a profile. One of no known type is `locked`."""
+    """The sub-agent's type, which selects its profile. An unknown type is `locked`."""
     can_ask: bool = False
 
 
@@ -85,7 +85,7 @@ class PaddockServer(Opened):
 
     @property
     def config(self) -> Any:
-        """What stands in `mcp_servers` under the name. Raises: ConfigError without the SDK."""
+        """The server's entry in `mcp_servers`. Raises: ConfigError without the SDK."""
         sdk = _sdk()
         tools = [
             sdk.SdkMcpTool(
@@ -101,11 +101,11 @@ class PaddockServer(Opened):
 
     @property
     def allowed_tools(self) -> list[str]:
-        """The names by which the client may call them unasked, for a program without a callback."""
+        """The names that the client may call without a prompt, if there is no callback."""
         return [f"mcp__{self.name}__{tool.name}" for tool in self.runtime.tools.list_all()]
 
     def permission_callback(self, otherwise: Callback | None = None) -> Callback:
-        """Return `permission_callback` for this workspace; its own tools judge themselves."""
+        """Return `permission_callback` for this workspace. Paddock's tools judge themselves."""
         own, judge = self.allowed_tools, permission_callback(self.runtime.root, otherwise)
 
         async def can_use_tool(tool: str, given: dict[str, Any], context: Any) -> Any:
@@ -126,14 +126,14 @@ def permission_callback(
     otherwise: Callback | None = None,
     agent_types: Mapping[str, str] = NO_TYPES,
 ) -> Callback:
-    """Return what the SDK takes as `can_use_tool`, for a client that works in `directory`.
+    """Return the SDK's `can_use_tool`, for a client that works in `directory`.
 
-    `otherwise` is asked where policy asks or has nothing to say; without it that is denied.
-    `agent_types` holds the type of each sub-agent by its id: the SDK tells both only to a hook of
-    SubagentStart. Any other is `locked`. Raises: ConfigError without the SDK.
+    `otherwise` is asked where policy asks or does not decide; without it those calls are denied.
+    `agent_types` maps each sub-agent's id to its type: the SDK passes both only to a hook of
+    SubagentStart. Any other sub-agent is `locked`. Raises: ConfigError without the SDK.
     """
     sdk = _sdk()
-    stands = os.path.abspath(directory)  # now: a program may change its own later
+    start = os.path.abspath(directory)  # now: the program may change its own directory later
 
     async def can_use_tool(tool: str, given: dict[str, Any], context: Any) -> Any:
         agent_id = getattr(context, "agent_id", None) or ""
@@ -141,7 +141,7 @@ def permission_callback(
             Requested(
                 tool,
                 given,
-                stands,
+                start,
                 tool_use_id=getattr(context, "tool_use_id", None) or "",
                 agent_id=agent_id,
                 agent_type=agent_types.get(agent_id, ""),
@@ -168,23 +168,23 @@ def _as_changed(answer: Any, said: Permission) -> Any:
 
 
 async def judge_permission(requested: Requested) -> Permission:
-    """Judge in a thread and record; total: on any failure a denial says why.
+    """Judge in a thread and record the decision. Any failure is a denial with the reason.
 
-    Who cancels it still waits for its end: it takes no longer than any call of the hook.
+    A caller that cancels still waits for the end, which takes no longer than a hook call.
     """
     return await await_thread(partial(_judge, requested))
 
 
 def _judge(requested: Requested, cancel: Cancel) -> Permission:
-    del cancel  # It is over soon, and is on record.
-    # The client stands where the program says, whoever has started the program.
+    del cancel  # The decision is short, and must be recorded.
+    # The program names the client's directory; the program's own environment does not.
     variables = {k: v for k, v in process_variables().items() if k != PROJECT_VARIABLE}
-    # Not resolved: a link is another name of the project, and judged as one.
+    # Not resolved: a symlink is another name of the project, and is judged as such.
     directory = os.path.abspath(requested.directory)
     data = _event_of(requested, directory)
-    given = Given(data, _CLIENT, variables, directory)
+    given = HookInput(data, _CLIENT, variables, directory)
     decided = partial(_decide, requested)
-    return guarded(given, decided, lambda _, reason, __: Permission("deny", reason))
+    return answer_or_refuse(given, decided, lambda _, reason, __: Permission("deny", reason))
 
 
 def _event_of(requested: Requested, directory: str) -> bytes:
@@ -202,25 +202,25 @@ def _event_of(requested: Requested, directory: str) -> bytes:
         return b""
 
 
-def _decide(requested: Requested, asked: Asked, given: Given, today: str) -> Permission:
-    ground = find_ground(asked, given.variables, given.directory, today)
-    with closing(open_ledger(ground.project, LedgerName.HO1M, HOOK_PACE)) as ledger:
-        ports = FullPorts(ledger, ground)
-        judged = flow.judge_call(asked, ground, given.directory)
-        said = _said(judged, ground, ports, requested)
-        record = decision_record(asked, judged.verdict, said.behavior, [], ground.who)
-        flow.note_way(record, judged, is_held=said.updated_input is not None)
+def _decide(requested: Requested, event: HookEvent, given: HookInput, today: str) -> Permission:
+    context = open_context(event, given.variables, given.directory, today)
+    with closing(open_ledger(context.project, LedgerName.HO1M, HOOK_PACE)) as ledger:
+        ports = FullPorts(ledger, context)
+        judged = flow.judge_call(event, context, given.directory)
+        said = _permission_for(judged, context, ports, requested)
+        record = decision_record(event, judged.verdict, said.behavior, [], context.who)
+        flow.note_enforcement(record, judged, is_confined=said.updated_input is not None)
         ports.append(record)
     return said
 
 
-def _said(
-    judged: flow.LeanJudged, ground: HookGround, ports: FullPorts, requested: Requested
+def _permission_for(
+    judged: flow.LeanJudged, context: FullContext, ports: FullPorts, requested: Requested
 ) -> Permission:
     verdict = judged.verdict
     if verdict.outcome == DENY:
         no_type = _NO_TYPE if requested.agent_id and not requested.agent_type else ""
-        lines = (verdict.reason, no_type, flow.scratch_hint_on(ground))
+        lines = (verdict.reason, no_type, flow.scratch_hint_on(context))
         return Permission("deny", "\n".join(filter(None, lines)))
     is_asked = verdict.outcome == ASK or judged.wants_out
     reason = flow.WANTS_OUT if judged.wants_out else verdict.reason
@@ -232,14 +232,14 @@ def _said(
         is_command = judged.wanted.line is not None
         if changed is not None:
             return Permission("allow", "", changed)
-        if verdict.is_granted and (not is_command or ground.shell == "read"):
+        if verdict.is_granted and (not is_command or context.shell == "read"):
             return Permission("allow")
         if is_command and not judged.is_outside:
-            reason = f"the command is allowed in the sandbox, and cannot run there: {_why(ground)}"
+            reason = f"the command needs the sandbox, and cannot run there: {_why(context)}"
     if requested.can_ask:
         return Permission("ask", reason, changed)
-    return Permission("deny", f"{reason} ({_NOBODY})")
+    return Permission("deny", f"{reason} ({_NO_APPROVER})")
 
 
-def _why(ground: HookGround) -> str:
-    return ground.why_read or "it runs in the background, or starts outside the workspace"
+def _why(context: FullContext) -> str:
+    return context.why_unconfined or "it runs in the background, or starts outside the workspace"

@@ -1,10 +1,10 @@
-"""deepagents: its file tools, its searches and its shell, by Paddock's one door.
+"""Use Paddock as the backend of deepagents: its file tools, its search and its shell.
 
     with PaddockBackend("path/to/project") as backend:
         agent = create_deep_agent(model=model, backend=backend)
 
-Paths are absolute ones of the host, in the workspace; what is private to commands (`/tmp`) can be
-read and written too. Refusals are results, in the words that deepagents has for them.
+Paths are absolute paths of the host in the workspace; the commands' private `/tmp` can be read and
+written, too. Refusals are results, with the error names of deepagents.
 """
 
 import base64
@@ -28,10 +28,10 @@ from paddock.text.show import quote
 from paddock.tools.replace import EDIT_FILE_DEV
 from paddock.values.calls import NEVER, Cancel
 
-_BINARY_BYTES_MAX: Final = 512_000  # of a file that is no text, what deepagents shows a model
+_BINARY_BYTES_MAX: Final = 512_000  # deepagents' limit for showing a binary file to a model
 _OUTPUT_BYTES_MAX: Final = 10_000_000
 _TIMED_OUT: Final = 124
-# What deepagents calls a refusal, the first that fits.
+# deepagents' names for refusals: the first match applies.
 _WORDS: Final[tuple[tuple[type[ToolError], str], ...]] = (
     (errors.PathNotFoundError, deep.FILE_NOT_FOUND),
     (errors.PathNotAFileError, deep.IS_DIRECTORY),
@@ -59,7 +59,7 @@ def _said(error: ToolError) -> str:
 
 
 def _answering(refused: Callable[..., _R]) -> Callable[[_Method[_P, _R]], _Method[_P, _R]]:
-    """Make a refusal a result, which `refused` makes of its text."""
+    """Return a refusal as a result, which `refused` creates from its text."""
 
     def decorated(method: _Method[_P, _R]) -> _Method[_P, _R]:
         @wraps(method)
@@ -81,9 +81,9 @@ def _not_run(error: str) -> deep.ExecuteResponse:
 
 
 class PaddockBackend(Opened, deep.SandboxBackendProtocol):
-    """What `create_deep_agent` takes as its backend, at a project's directory or over a Runtime.
+    """The backend for `create_deep_agent`, for a project's directory or an open Runtime.
 
-    A context manager; `close` lets go of the workspace. The protocol says what each method does.
+    A context manager; `close` releases the workspace. The protocol documents each method.
     """
 
     @property
@@ -97,7 +97,7 @@ class PaddockBackend(Opened, deep.SandboxBackendProtocol):
     def ls(self, path: str) -> deep.LsResult:
         root = self.runtime.root
         if path.startswith("/") and root.startswith(f"{path.rstrip('/')}/"):
-            # Models look at / first: the workspace is what there is.
+            # Models list / first: show them the workspace.
             return deep.LsResult(entries=[{"path": root, "is_dir": True}])
         listed = self.runtime.list_entries(_named(path))
         found = [_info(self._absolute(entry.path), entry) for entry in listed.entries]
@@ -125,12 +125,12 @@ class PaddockBackend(Opened, deep.SandboxBackendProtocol):
 
     @_answering(deep.DeleteResult)
     def delete(self, file_path: str) -> deep.DeleteResult:
-        # Threat: a link to a directory, or the root: nothing below it goes where it may not itself.
+        # Threat: a symlink or the root. Entries are deleted only if the path itself may be.
         try:
             self.runtime.delete_file(_named(file_path))
         except errors.DirectoryNotEmptyError:
             below = self.runtime.list_entries(file_path, depth=limits.path_depth_max)
-            # The deepest first: a directory is deleted when nothing is left in it.
+            # The deepest first: only an empty directory can be deleted.
             for entry in reversed(below.entries):
                 self.runtime.delete_file(entry.path)
             self.runtime.delete_file(file_path)
@@ -157,7 +157,7 @@ class PaddockBackend(Opened, deep.SandboxBackendProtocol):
 
     @_answering(deep.GlobResult)
     def glob(self, pattern: str, path: str | None = None) -> deep.GlobResult:
-        """Paths are relative to `path` where it is given: deepagents' own suite wants them so."""
+        """Return paths relative to `path` if given, as deepagents' own tests require."""
         is_wanted = compile_grep_include_glob(pattern)
         listed = self.runtime.list_entries(_named(path), depth=limits.path_depth_max)
         above = "" if listed.path == "." else f"{listed.path}/"
@@ -206,7 +206,7 @@ class PaddockBackend(Opened, deep.SandboxBackendProtocol):
 
 
 def _twin(method: _Method[_P, _R]) -> Callable[..., Any]:
-    """Return an async method: in a thread whose end is waited for, whoever stops waiting."""
+    """Return an async method that runs in a thread, and awaits it even if it is cancelled."""
 
     @wraps(method)
     async def twin(self: PaddockBackend, *args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -239,7 +239,7 @@ def _shown(path: str, content: bytes, offset: int, limit: int) -> deep.ReadResul
     if "\0" not in text:
         shown = slice_read_response({"content": text, "encoding": "utf-8"}, offset, limit)
         if shown.file_data is not None and shown.next_offset is not None:
-            # What stands between two pages belongs to neither.
+            # The newline between two pages belongs to neither.
             shown.file_data["content"] = shown.file_data["content"].removesuffix("\n")
         return shown
     if len(content) > _BINARY_BYTES_MAX:

@@ -1,11 +1,11 @@
-"""Inspect: a sandbox for evaluations, by the name `paddock`.
+"""Use Paddock as the sandbox `paddock` of Inspect evaluations.
 
     Task(dataset=…, solver=…, sandbox="paddock")
     Task(dataset=…, solver=…, sandbox=("paddock", "policy.toml"))
 
-Each sample has a directory of its own, with its files in it, governed by the policy file or by
-the default policy, which confines every command. It is gone afterwards; its ledger stays, and the
-sample's transcript says where. `PaddockConfig(root=…)` takes a project instead, with its policy.
+Each sample has a private directory with its files, under the policy file or the default policy,
+which confines every command. The directory is removed afterwards. Its ledger stays, and the
+sample's transcript names its path. `PaddockConfig(root=…)` uses a project with its policy instead.
 """
 
 import os
@@ -37,7 +37,7 @@ from paddock.plane.environment import process_environment
 from paddock.runtime.program import Executed, await_thread
 from paddock.runtime.runtime import Runtime
 
-# What Inspect calls a refusal, the first that fits; any other is a RuntimeError.
+# Inspect's errors for refusals: the first match applies; any other is a RuntimeError.
 _RAISED: Final[tuple[tuple[type[ToolError], type[Exception]], ...]] = (
     (errors.PathNotFoundError, FileNotFoundError),
     (errors.PathNotAFileError, IsADirectoryError),
@@ -49,7 +49,7 @@ _RAISED: Final[tuple[tuple[type[ToolError], type[Exception]], ...]] = (
 
 
 class PaddockConfig(BaseModel, frozen=True):
-    """What a task may say of its sandbox: a policy for the samples, or a project for them all."""
+    """A task's sandbox configuration: a policy for the samples, or a project for all of them."""
 
     policy: str | None = None
     root: str | None = None
@@ -66,7 +66,7 @@ class PaddockSandboxEnvironment(SandboxEnvironment):
     def __init__(self, runtime: Runtime, plane: str, own_directory: Path | None) -> None:
         super().__init__()
         self.runtime = runtime
-        self.plane = plane  # where the ledger is that all of it is recorded in
+        self.plane = plane  # the directory of the ledger
         self._own_directory = own_directory
 
     @classmethod
@@ -132,7 +132,7 @@ class PaddockSandboxEnvironment(SandboxEnvironment):
     ) -> ExecResult[str]:
         if user is not None:
             raise SandboxUserUnsupportedError(
-                f"paddock runs no command as {user!r}: a fence keeps the user that it has"
+                f"paddock cannot run a command as {user!r}: the sandbox keeps its own user"
             )
         given = input.encode() if isinstance(input, str) else input or b""
         with raising(_raised):
@@ -189,7 +189,7 @@ def _raised(error: ToolError) -> Exception:
 def _result(done: Executed, cmd: list[str]) -> ExecResult[str]:
     stdout, stderr = map(text_of, (done.stdout, done.stderr))
     if done.timed_out:
-        raise TimeoutError(f"{cmd[0]} was ended when its time had run out")
+        raise TimeoutError(f"{cmd[0]} exceeded its time limit and was stopped")
     if done.is_cut:
         said = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR
         raise OutputLimitExceededError(said, stdout or stderr)
@@ -201,10 +201,10 @@ def _result(done: Executed, cmd: list[str]) -> ExecResult[str]:
 
 
 def _remove(directory: Path) -> None:
-    """A command may have taken the write bits of a directory, which hold its owner too."""
+    """Remove a directory, even if a command cleared write bits, which bind the owner too."""
     for where, names, _ in os.walk(directory):
         for path in (Path(where, name) for name in names):
-            # Threat: a link, whose target would get the bits.
+            # Threat: chmod through a symlink would change its target.
             if not path.is_symlink():
                 path.chmod(0o700)
     shutil.rmtree(directory)

@@ -1,4 +1,4 @@
-"""Paddock in the OpenAI Agents SDK: a sandbox for `SandboxAgent`, a shell and an editor.
+"""Use Paddock in the OpenAI Agents SDK: a sandbox for `SandboxAgent`, a shell and an editor.
 
 RunConfig(sandbox=SandboxRunConfig(client=PaddockSandboxClient(".")))
 ShellTool(executor=shell_executor(".")), ApplyPatchTool(editor=patch_editor("."))
@@ -38,7 +38,7 @@ _PACK: Final = r"""
 find . \( -type f -o -type d -o -type l \) -print0 | tar -c --null --no-recursion "$@" -T -
 """
 _UNPACK: Final = "tar -x --no-same-owner --no-same-permissions --exclude=./.git"
-# One set of changes. A repository is more than its files, and no snapshot replaces it.
+# One set of changes. `.git` is kept, because a snapshot does not contain the repository.
 _RESTORE: Final = rf"""
 find . -mindepth 1 -maxdepth 1 ! -name .git -exec rm -rf -- {{}} + && {_UNPACK}
 """
@@ -50,10 +50,10 @@ class PaddockSandboxSessionState(session.SandboxSessionState):
 
 
 class PaddockSandboxClient(Opened, session.BaseSandboxClient[None]):
-    """Sessions on one workspace, which stays when they are deleted; `close` it at the end.
+    """Creates sessions on one workspace, which outlives them; `close` it at the end.
 
-    A manifest's entries and a restored snapshot are written there by the same policy. Mounts,
-    ports, grants of other paths and other users are refused by the SDK's own errors.
+    A manifest's entries and a restored snapshot are written under the same policy. Mounts, ports,
+    grants of other paths and other users are refused with the SDK's errors.
     """
 
     backend_id = "paddock"
@@ -96,7 +96,7 @@ class PaddockSandboxClient(Opened, session.BaseSandboxClient[None]):
     def _opened(
         self, state: PaddockSandboxSessionState, *, is_resumed: bool = False
     ) -> session.SandboxSession:
-        """Raises: ValueError, MountConfigError: the manifest wants what is not supported."""
+        """Raises: ValueError, MountConfigError: the manifest needs unsupported features."""
         manifest, root = self._validate_manifest_for_create(state.manifest), self.runtime.root
         unsupported = {
             "manifest users or groups": manifest.users or manifest.groups,
@@ -110,7 +110,7 @@ class PaddockSandboxClient(Opened, session.BaseSandboxClient[None]):
         return self._wrap_session(inner, instrumentation=self._instrumentation)
 
     async def delete(self, session: session.SandboxSession) -> session.SandboxSession:
-        """End what the session left running; the workspace is the program's, and stays."""
+        """Stop the session's commands; the workspace belongs to the program and is kept."""
         await session.pty_terminate_all()
         return session
 
@@ -121,10 +121,10 @@ class PaddockSandboxClient(Opened, session.BaseSandboxClient[None]):
 
 
 class PaddockSandboxSession(session.BaseSandboxSession):
-    """A session on the client's workspace; its commands in the background end with it.
+    """A session on the client's workspace. Its background commands end with it.
 
-    What policy refuses to a command is that command's failure, with the rule in its errors; to a
-    file operation it is the SDK's error of that operation. No snapshot holds a secret.
+    A refused command fails with the rule on stderr; a refused file operation raises the SDK's error
+    for that operation. Snapshots do not contain secrets.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class PaddockSandboxSession(session.BaseSandboxSession):
         self._runtime = runtime
         self._is_running = False
         self._processes: dict[int, tuple[str, bool]] = {}  # name, and whether it has a terminal
-        self._shell = f"openai-agents-{state.session_id.hex}"  # the runtime's session of them
+        self._shell = f"openai-agents-{state.session_id.hex}"  # the runtime's shell session
         self._has_shell = False
 
     async def _after_start(self) -> None:
@@ -219,7 +219,7 @@ class PaddockSandboxSession(session.BaseSandboxSession):
                 raise errors.ExecNonZeroError(missing, command=("rm", str(target))) from error
 
     async def _can_skip_snapshot_restore_on_resume(self, *, is_running: bool) -> bool:
-        # The workspace is there also while no session runs: what is as it was is left alone.
+        # The workspace exists between sessions: an unchanged one needs no restore.
         return await super()._can_skip_snapshot_restore_on_resume(is_running=True)
 
     async def persist_workspace(self) -> io.IOBase:
@@ -239,7 +239,7 @@ class PaddockSandboxSession(session.BaseSandboxSession):
             await self._unpack(_RESTORE, archive)
 
     async def _unpack(self, script: str, data: io.IOBase) -> None:
-        """Raises: WorkspaceArchiveWriteError: it leads out, or some of it was refused."""
+        """Raises: WorkspaceArchiveWriteError: an entry is outside the workspace, or refused."""
         root, content = Path(self.state.manifest.root), data.read()
         try:
             with tarfile.open(fileobj=io.BytesIO(content)) as archive:
@@ -261,10 +261,10 @@ class PaddockSandboxSession(session.BaseSandboxSession):
         yield_time_s: float | None = None,
         max_output_tokens: int | None = None,
     ) -> pty_types.PtyExecUpdate:
-        """Start a line, and wait for its output. A refusal is what it says as it ends."""
+        """Start a command line, and wait for its output. A refusal is its output and its end."""
         line = _line(self._prepare_exec_command(*command, shell=shell, user=user))
         env = await self.state.manifest.environment.resolve()
-        # As part of the line: which variables a call may set besides, policy says in [shell] env.
+        # In the line itself, because [shell] env limits the variables that a call may set.
         exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in env.items())
         given = {"command": exports + line, "session": self._shell, "background": True, "tty": tty}
         started = await self._runtime.acall("run_shell", given)
@@ -284,7 +284,7 @@ class PaddockSandboxSession(session.BaseSandboxSession):
         yield_time_s: float | None = None,
         max_output_tokens: int | None = None,
     ) -> pty_types.PtyExecUpdate:
-        """Type into it, and wait for its output. Raises: RuntimeError without a terminal."""
+        """Type into a process, and wait for its output. Raises: RuntimeError: no terminal."""
         name, tty = self._resolve_pty_session_entry(
             pty_processes=self._processes, session_id=session_id
         )
@@ -310,7 +310,7 @@ class PaddockSandboxSession(session.BaseSandboxSession):
         exit_code = None
         if not is_running:
             self._processes.pop(number, None)
-            # What it changed is in the workspace when its end is told.
+            # Its changes must be in the workspace before its end is reported.
             ended = await self._runtime.acall("shell_stop", {"process": name})
             output += "".join(f"{line}\n" for line in last_words(ended.details))
             exit_code = ended.details.get("exit_code", REFUSED)
@@ -319,7 +319,7 @@ class PaddockSandboxSession(session.BaseSandboxSession):
         return pty_types.PtyExecUpdate(live, text.encode("utf-8", "replace"), exit_code, count)
 
     async def pty_terminate_all(self) -> None:
-        """End all of them, and bring in what they changed."""
+        """Stop all processes, and apply their changes."""
         self._processes.clear()
         has_shell, self._has_shell = self._has_shell, False
         if has_shell:
@@ -332,7 +332,7 @@ def _require_no_user(user: _Asked) -> None:
 
 
 async def _executed(runtime: Runtime, command: str, **bounds: Any) -> tuple[ExecResult, bool]:
-    """Return how it ended, and whether its time had run out. A refusal is a failure, too."""
+    """Run a command; return its result, and True after a timeout. A refusal is a failure."""
     try:
         done = await runtime.aexec(command, **bounds)
     except ToolError as error:
@@ -344,7 +344,7 @@ async def _executed(runtime: Runtime, command: str, **bounds: Any) -> tuple[Exec
 
 
 def _line(command: Sequence[str | Path]) -> str:
-    """Return what a shell is given as the line that it is, for policy to read; else the words."""
+    """Return the line of a `sh -c`, which policy can read; else the quoted words."""
     words = tuple(map(str, command))
     is_line = len(words) == 3 and words[:2] in (("sh", "-c"), ("sh", "-lc"))
     return words[2] if is_line else literal_line(words)
@@ -387,7 +387,7 @@ class ShellExecutor(Opened):
 
 
 class PatchEditor(Opened):
-    """Applies the operations of `ApplyPatchTool`, each to what it read; `close` it at the end."""
+    """Applies operations of `ApplyPatchTool` to the content it read; `close` it at the end."""
 
     async def create_file(self, operation: agents.ApplyPatchOperation) -> agents.ApplyPatchResult:
         return await self._apply(operation, b"", "absent")
@@ -408,7 +408,7 @@ class PatchEditor(Opened):
         mode = "create" if version == "absent" else "default"
         try:
             after = agents.apply_diff(before.decode(), operation.diff or "", mode)
-        except ValueError as error:  # the diff does not fit, or the file is no text
+        except ValueError as error:  # the diff does not apply, or the file is not text
             return agents.ApplyPatchResult("failed", str(error))
         path, target = operation.path, operation.move_to
         if target is None or target == path:
@@ -424,6 +424,6 @@ class PatchEditor(Opened):
         return agents.ApplyPatchResult(status, result.content)
 
 
-# Called like the functions that the framework's own pages have there.
+# Named like the functions in the framework's documentation.
 shell_executor = ShellExecutor
 patch_editor = PatchEditor

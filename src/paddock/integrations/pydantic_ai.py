@@ -1,7 +1,7 @@
-"""Paddock's tools as a toolset of Pydantic AI: `Agent(model, toolsets=[PaddockToolset(".")])`.
+"""Use Paddock's tools as a toolset of Pydantic AI: `Agent(model, toolsets=[PaddockToolset(".")])`.
 
-Where policy asks, the call becomes a deferred one (`DeferredToolRequests`), and its approval counts
-for exactly what the question was about.
+Where policy asks, the call is deferred (`DeferredToolRequests`). Its approval is valid only for the
+request that was shown.
 """
 
 from collections.abc import Mapping
@@ -20,18 +20,18 @@ from paddock.runtime.prepared import Bounds
 from paddock.runtime.program import await_thread
 
 DIGEST: Final = "paddock_digest"
-"""In the metadata of a deferred call, beside `question`: what its approval is for."""
+"""In the metadata of a deferred call, beside `question`: the digest of the request."""
 _BY: Final = "pydantic-ai"
 _ANYTHING: Final = SchemaValidator(core_schema.dict_schema())
-"""Paddock binds the arguments, and names what is wrong; the framework would only say so twice."""
+"""Paddock validates the arguments and reports errors, so the framework need not."""
 
 
 class PaddockToolset(AbstractToolset[Any], Opened):
     """The tools of one agent on one workspace, for any number of runs; `close` it at the end.
 
-    With an `approver` among the open arguments that one answers where policy asks, and no call
-    is deferred. A refusal is a failed result, which the model reads. What a tool says besides
-    text, as `ToolResult.details` has it, is the metadata of its return.
+    With an `approver` among the open arguments, it answers where policy asks, and no call is
+    deferred. A refusal is a failed result, which the model reads. `ToolResult.details` becomes the
+    metadata of the return.
     """
 
     def __init__(self, root: Root, *, id: str | None = None, **open_arguments: Any) -> None:  # noqa: A002 - the framework's name
@@ -39,7 +39,7 @@ class PaddockToolset(AbstractToolset[Any], Opened):
         super().__init__(root, **open_arguments)
         self._id = id
         self._defers = open_arguments.get("approver") is None
-        self._asked: dict[str, str] = {}  # by its id, what each deferred call was asked about
+        self._asked: dict[str, str] = {}  # id of a deferred call → digest of its request
 
     @property
     def id(self) -> str | None:
@@ -53,7 +53,7 @@ class PaddockToolset(AbstractToolset[Any], Opened):
                     name=tool["name"],
                     description=tool["description"],
                     parameters_json_schema=tool["inputSchema"],
-                    # As within one turn of Paddock's own: a write waits for what was asked before.
+                    # As in Paddock's own turns: a write waits for earlier calls.
                     sequential=not tool["annotations"]["readOnlyHint"],
                 ),
                 max_retries=ctx.max_retries,
@@ -83,17 +83,17 @@ class PaddockToolset(AbstractToolset[Any], Opened):
         raise ToolFailed(result.content)
 
     def _approved(self, call_id: str, ctx: RunContext[Any]) -> str:
-        """What was approved: a program that was started anew hands the metadata back."""
+        """Return the approved digest; after a restart the program passes the metadata back."""
         remembered = self._asked.pop(call_id, "")
         metadata = cast("Mapping[str, object]", ctx.tool_call_metadata or {})
         return str(metadata.get(DIGEST, remembered))
 
 
 class _Answer(Struct):
-    """Says yes to what was approved, and keeps any other question.
+    """Approves the approved request, and keeps any other one as a question.
 
-    Threat: the file, the link or the policy was changed after a person said yes, or another call
-    has the same id: the digest is another one then, and it is asked about again.
+    Threat: a file, a symlink or the policy changes after the approval, or another call has the
+    same id. The digest then differs, and the call is asked about again.
     """
 
     approved: str

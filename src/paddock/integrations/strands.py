@@ -1,6 +1,6 @@
-"""Paddock as a sandbox of Strands Agents: `Agent(sandbox=PaddockSandbox("."))`.
+"""Use Paddock as a sandbox of Strands Agents: `Agent(sandbox=PaddockSandbox("."))`.
 
-Code, commands and files of the framework's tools go by one policy and one record. Paths are
+One policy and one ledger cover the code, commands and files of the framework's tools. Paths are
 relative to the root, absolute in it, or below the private /tmp of the sandbox.
 """
 
@@ -25,7 +25,7 @@ from strands.vended_tools.shell.types import SANDBOX_SHELL_DESCRIPTION
 from paddock import errors
 from paddock.integrations import Opened, raising, text_of, whole_seconds
 
-# A refusal as what a file call raises: the framework knows no other errors.
+# Refusals as the errors of file calls: the framework handles no others.
 _ERRORS: Final[dict[type, type[OSError | ValueError]]] = {
     errors.ApprovalError: PermissionError,
     errors.InvalidArgumentsError: ValueError,
@@ -40,8 +40,8 @@ _ERRORS: Final[dict[type, type[OSError | ValueError]]] = {
 class PaddockSandbox(Opened, Sandbox):
     """One agent's workspace; `close` it at the end.
 
-    Refusals are raised as OSError, a PermissionError where policy says no, with the rule in the
-    text. Without a timeout a command runs as long as policy lets it.
+    Refusals are raised as OSError, or as PermissionError if policy denies the call, with the rule
+    in the text. Without a timeout a command runs as long as policy permits.
     """
 
     def execute_streaming(
@@ -86,7 +86,7 @@ class PaddockSandbox(Opened, Sandbox):
             with raising(_error):
                 done = await running
         finally:
-            # Who stops listening ends the command, and is let go when it has ended.
+            # A caller that stops listening ends the command, and waits until it has ended.
             running.cancel()
             await asyncio.wait([running])
         stdout, stderr = text_of(done.stdout), text_of(done.stderr) + done.notice
@@ -133,7 +133,7 @@ class PaddockSandbox(Opened, Sandbox):
         return path.startswith("/") and not self.runtime.names(path)
 
     async def _ran(self, *argv: str) -> str:
-        """What a file operation of the sandbox's own /tmp printed. Raises: OSError."""
+        """Run a file operation in the sandbox's /tmp; return its output. Raises: OSError."""
         with raising(_error):
             done = await self.runtime.aexec(argv)
         if done.exit_code:
@@ -141,7 +141,7 @@ class PaddockSandbox(Opened, Sandbox):
         return text_of(done.stdout)
 
     def get_tools(self) -> list[AgentTool]:
-        """Return the framework's editor and shell over this, as its own sandboxes vend them."""
+        """Return the framework's editor and shell for this sandbox, as its own sandboxes do."""
         where = f"Files are below {self.runtime.root}."
         return [
             make_file_editor(

@@ -1,10 +1,10 @@
 """The ledger: an append-only file of entries, each chained to the one before.
 
-    format/                           its bytes, PURE, as docs/formats/ledger.md has them
+    format/                           the bytes of docs/formats/ledger.md, PURE
     append, files, tail               write; the lean hook loads tail.py alone
-    read, query, index, export        read, without a lock; search; export
-    checkpoint, signing, anchors      sign sizes and roots, and keep them elsewhere
-    tree, verify                      prove lines by them; find what was changed or cut off
+    read, query, index, export        read without a lock; search; export
+    checkpoint, signing, anchors      sign sizes and roots, and store the signatures elsewhere
+    tree, verify                      prove lines; detect lines that were changed or cut off
 
-The JSONL is the truth; beside it only signatures and torn bytes cannot be rebuilt from it.
+The JSONL is authoritative: everything beside it but signatures and torn bytes can be rebuilt.
 """

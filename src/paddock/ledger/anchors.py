@@ -1,7 +1,7 @@
-"""Where the topmost ledger's checkpoints go, outside the plane: directory, git, or command.
+"""Store the topmost ledger's checkpoints outside the plane: directory, git or command.
 
-Only the user's own configuration names it: whoever could name one from a project could run a
-program, or send the proof where nobody looks.
+Only the user's configuration names the anchor: a project that could name one could run a program,
+or send the proof to a place that no one checks.
 """
 
 import os
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _HINT: Final = "the user's configuration names it: [ledger] anchor"
 _GIT: Final = (
     "git",
-    # No hook of the repository runs, no signing program, no pager. One of its filters may, but
-    # never on a note: git compares other files that were added just before.
+    # Run no hook of the repository, signing program or pager. A filter may run, but never on a
+    # note: only on other files, which git compares if they were added just before.
     *("-c", "core.hooksPath=/dev/null", "-c", "commit.gpgSign=false", "-c", "core.fsmonitor=false"),
     *("-c", "user.name=paddock", "-c", "user.email=paddock@localhost"),
 )
@@ -34,12 +34,12 @@ class Anchor(Protocol):
     @property
     def where(self) -> str: ...
 
-    def read(self) -> list[str]: ...  # the notes that it holds, the newest last
+    def read(self) -> list[str]: ...  # the stored notes, the newest last
 
     def store(self, signed: SignedCheckpoint) -> None: ...
 
     def accept_rollback(self, signed: SignedCheckpoint) -> None:
-        """Keep the note of a ledger that was let go back; earlier ones no longer count."""
+        """Store the note of a ledger whose rollback was accepted; earlier notes no longer count."""
 
 
 class DirectoryAnchor:
@@ -60,18 +60,18 @@ class DirectoryAnchor:
 
 
 class GitAnchor:
-    """A file in a git repository, committed at each checkpoint; its history keeps them all."""
+    """A file in a git repository, committed at each checkpoint; git keeps all versions."""
 
     def __init__(self, repository: Path, name: str, environment: Sequence[tuple[str, str]]) -> None:
-        """`repository` may be a directory in one; `name` is the file's, below `paddock/` there."""
+        """`repository` may be any directory in it; `name` is a file below its `paddock/`."""
         self._repository, self._environment = repository, dict(environment)
         self._name = f"paddock/{name}.checkpoint"
         self._file = repository / self._name
         self.where = f"the git repository {str(repository)!a}"
 
     def read(self) -> list[str]:
-        # Threat: a lost branch or object makes git fail, and must not pass for an anchor without
-        # a note: only a listing that succeeds says that.
+        # Threat: with a lost branch or object git fails; that must not pass for an anchor without
+        # notes, which only a successful listing proves.
         if not self._newest_commit() or not self._committed():
             return []
         return [self._git("cat-file", "blob", f"HEAD:./{self._name}")]
@@ -81,19 +81,19 @@ class GitAnchor:
 
     def accept_rollback(self, signed: SignedCheckpoint) -> None:
         origin, size = signed.checkpoint.origin, signed.checkpoint.size
-        self._commit(signed, f"Accept that {origin} went back to {size}")
+        self._commit(signed, f"Accept the rollback of {origin} to {size}")
 
     def _commit(self, signed: SignedCheckpoint, message: str) -> None:
-        from tempfile import TemporaryDirectory  # noqa: PLC0415 - for a repository alone
+        from tempfile import TemporaryDirectory  # noqa: PLC0415 - only for git anchors
 
         note = signed.note.encode()
         before = self._newest_commit()
-        # Not `git add`: it runs filters, and a note that one of them changed is none any more.
+        # Not `git add`: it runs filters, which may change the note and invalidate it.
         stored = self._git("hash-object", "-w", "--stdin", given=note)
         if before and f" {stored}\t" in self._committed():
             return
         entry = f"100644,{stored},{self._git('rev-parse', '--show-prefix')}{self._name}"
-        # In the user's index too: their next commit would take the note away again.
+        # Also in the user's index: otherwise their next commit would remove the note.
         self._git("update-index", "--add", "--cacheinfo", entry)
         make_directories(self._file.parent)
         if read_file(self._file, limits.checkpoint_note_bytes_max) != note:
@@ -115,7 +115,7 @@ class GitAnchor:
         if done.returncode != 1:
             raise failed(self.where, done, _HINT)
         if self._git("rev-list", "--all", "--reflog", "--max-count=1"):
-            said = "the branch that is checked out has no commit, and the repository has some"
+            said = "the checked-out branch has no commit, and the repository has some"
             hint = f"check out the branch that holds the checkpoints; {_HINT}"
             raise HostError(said, where=self.where, hint=hint)
         return ""
@@ -142,7 +142,7 @@ class GitAnchor:
 
 
 class CommandAnchor:
-    """`PROGRAM… store|accept-rollback|read ORIGIN`; notes on standard input, and from `read`."""
+    """Runs `PROGRAM… store|accept-rollback|read ORIGIN`; notes go to stdin and come from `read`."""
 
     def __init__(
         self, command: Sequence[str], origin: str, environment: Sequence[tuple[str, str]]

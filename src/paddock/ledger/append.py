@@ -1,12 +1,12 @@
 """LedgerFile: append entries to one JSONL file, from many threads and processes.
 
-Under the append lock all lines go to one write(2), then the newest mark is stored: a write that
-fails is cut back, whole lines that a kill leaves are adopted by recovery. Unlocked, each writer
-syncs for itself, as another's sync may have been of a copy in this file's place; a journal commits
-at once for all who wait. Then it looks at the files' places and stores the durable mark.
+Under the append lock, one write(2) writes all lines, then the newest mark is stored. A failed write
+is cut back; recovery adopts whole lines that a killed writer left. After unlocking, each writer
+syncs separately, because another writer may have synced a copy in this file's place; a journaling
+file system merges concurrent syncs. It then checks the files' paths and stores the durable mark.
 
-A failed sync is never tried again: the kernel may have dropped the pages and called them clean. It
-tells whoever has the file open; the poisoned durable mark tells the others until the next boot.
+A failed sync is never retried: the kernel may have dropped the pages and marked them clean. Only
+processes with the file open get the error; the poisoned durable mark stops others until a reboot.
 """
 
 import threading
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _HEAD_FAILS: Final = "the ledger's head file cannot be written"
 _HINT: Final = (
-    "look at the disk; after a restart of the machine the ledger goes on from what it has kept"
+    "check the disk; after a reboot the ledger continues from the entries that it has kept"
 )
 
 
@@ -60,21 +60,21 @@ class Reservation(Protocol):
 
 
 class Ledger(Protocol):
-    """What the runtime asks of a ledger: a `LedgerFile`, or `testing.MemoryLedger`."""
+    """A ledger that the runtime writes to: a `LedgerFile`, or `testing.MemoryLedger`."""
 
     def append(
         self, entries: Sequence[Entry], *, reservation: Reservation | None = None
     ) -> Receipt:
-        """Write entries next to each other, in order, and return when they are durable.
+        """Write entries consecutively, in order, and return when they are durable.
 
-        Any exception means: not acknowledged. The entries may still be in the file (a process
-        can be killed between the two), which is why an intent without a result is reported as
-        unknown. `reservation` is used where the disk is full, and released when they are written.
+        After an exception the entries are not acknowledged, but may be in the file (a process can
+        be killed after writing them), so an intent without a result is reported as unknown.
+        `reservation` is used if the disk is full, and released once the entries are written.
 
-        Raises: EntryRefusedError: one cannot be written, or there are none or too many;
+        Raises: EntryRefusedError: an entry is invalid, or there are none or too many;
         LedgerBusyError: another thread or process holds the lock; LedgerFullError;
-        LedgerDamagedError: what stands in the file is not what was written; HostError: the disk
-        failed, now or before.
+        LedgerDamagedError: the file was changed since it was written; HostError: the disk failed,
+        now or earlier.
         """
         ...
 
@@ -84,7 +84,7 @@ class Ledger(Protocol):
 
 
 class LedgerFile:
-    """One open ledger. Threads may share it; a forked child opens its files anew."""
+    """One open ledger. Threads may share it; a forked child reopens its files."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class LedgerFile:
         segment_bytes: int = limits.ledger_segment_bytes,
         boot: bytes | None = None,
     ) -> None:
-        """Open a ledger, its torn end recovered, or make it; raises as `Ledger.append`."""
+        """Open a ledger and recover its torn end, or create it; raises as `Ledger.append`."""
         self.path, self._paths = path, LedgerPaths(path)
         self._disk, self._lock_timeout_s = disk or Disk(), lock_timeout_s
         self._clock, self._randomness = clock, randomness
@@ -133,7 +133,7 @@ class LedgerFile:
     def write(
         self, entries: Sequence[Entry], *, reservation: Reservation | None = None
     ) -> tuple[Receipt, Mark, Segment]:
-        """Append without `commit`: in order, not yet durable, and not to be acknowledged."""
+        """Append without `commit`: the entries are not yet durable; do not acknowledge them."""
         files = self._live()
         ids, bodies = self._encode(entries)
         with files.lock, failing("the ledger cannot be written", self.path):
@@ -148,9 +148,9 @@ class LedgerFile:
         return self._live().ballast.reserve(size_bytes)
 
     def seal(self) -> "SignedCheckpoint":
-        """Make a checkpoint of all lines, those of killed writers too, and hand it upwards."""
+        """Sign a checkpoint of all lines, including killed writers' lines, and pass it upwards."""
         if self.keeper is None:
-            raise ConfigError("nobody signs checkpoints of this ledger", where=ascii(self.path))
+            raise ConfigError("no signer for checkpoints of this ledger", where=ascii(self.path))
         files = self._live()
         with files.lock, failing("the ledger cannot be read", self.path):
             newest, segment = self._recover(files), files.active
@@ -166,10 +166,10 @@ class LedgerFile:
                 files.close()
 
     def commit(self, mark: Mark, segment: Segment) -> None:
-        """Return when all before a mark is durable, on record as such, and in its place."""
+        """Return when all bytes before a mark are durable, recorded as durable, and in place."""
         files = self._live()
         self._sync(files, mark, segment)
-        # Threat: a copy was put in our place, and what others append to it is not synced by us.
+        # Threat: the file was replaced by a copy; entries appended to the copy are not synced here.
         files.verify_in_place(segment)
         with failing(_HEAD_FAILS, self.path):
             durable, _ = files.head.read_durable()
@@ -179,7 +179,7 @@ class LedgerFile:
         self._verify_not_poisoned(files, durable)
 
     def _forget_files(self) -> None:
-        """In a forked child: flock(2) belongs to the open description, which the parent shares."""
+        """Drop the files in a forked child: it shares their flock(2) locks with its parent."""
         files, self._files = self._files, None
         self._reopening = threading.Lock()
         if files is not None:
@@ -200,7 +200,7 @@ class LedgerFile:
     def _encode(self, entries: Sequence[Entry]) -> tuple[list[str], list[bytes]]:
         if not 0 < len(entries) <= limits.ledger_batch_entries_max:
             most = limits.ledger_batch_entries_max
-            said = f"{len(entries)} entries in one append; from 1 to {most} can be"
+            said = f"{len(entries)} entries in one append; it takes 1 to {most}"
             raise EntryRefusedError(said)
         timestamp = format_timestamp(self._clock())
         ids = [format_id(self._randomness(ID_BYTES)) for _ in entries]
@@ -208,15 +208,15 @@ class LedgerFile:
             encode_body(each, id_, timestamp) for each, id_ in zip(entries, ids, strict=True)
         ]
 
-    # From here to `_rotate`, and in `_report`, the append lock is held.
+    # `_recover`, `_append`, `_rotate` and `_report` run with the append lock held.
 
     def _recover(self, files: LedgerFiles, *, must_compare: bool = False) -> Mark:
-        """Return the newest mark; where the file does not end there, find its end and cut there."""
+        """Return the newest mark; if the file does not end there, find its end and truncate."""
         page = files.head.read()
         newest, durable = page.newest, page.durable
         self._verify_not_poisoned(files, durable)
         if page.base != files.active.base:
-            # Another process has sealed the segment that is open here.
+            # Another process sealed the segment that is open here.
             files.follow()
             must_compare = True
         if must_compare:
@@ -231,7 +231,7 @@ class LedgerFile:
             or newest.offset_bytes < durable.offset_bytes
             or self._disk.stat(segment.descriptor).st_size + segment.base != newest.offset_bytes
         ):
-            # Threat: under a replaced lock file somebody may still write what looks torn.
+            # Threat: under a replaced lock file another process may be writing what looks torn.
             files.verify_beside()
             end, size = find_tail(files, page, self._boot)
             if size > end.offset_bytes:
@@ -256,14 +256,14 @@ class LedgerFile:
                 raise
             put_lines(self._disk, *put)
         files.written_bytes = after.offset_bytes
-        # Where synced bytes were cut off since, those that stand there now are not synced.
+        # If synced bytes were cut off since, the bytes that replaced them are not synced.
         files.synced_bytes = min(files.synced_bytes, before.offset_bytes)
         return after
 
     def _rotate(self, files: LedgerFiles, newest: Mark) -> None:
         if newest.offset_bytes == files.active.base:
             return
-        # Have `commit` sync: nobody syncs this file again once it is sealed.
+        # Force `commit` to sync: a sealed file is never synced again.
         files.synced_bytes = 0
         try:
             self.commit(newest, files.active)
@@ -271,14 +271,14 @@ class LedgerFile:
         except (LedgerFullError, OSError) as fault:
             if isinstance(fault, OSError) and not is_full(fault):
                 raise
-            # Where the disk is full, an entry in a segment that is too long beats no entry.
+            # On a full disk, an entry in an oversized segment is better than no entry.
             files.follow()
 
     def _sync(self, files: LedgerFiles, mark: Mark, segment: Segment) -> None:
         with files.syncing:
             self._verify_not_poisoned(files, None)
             if segment.identity != files.active.identity:
-                # Synced before it was sealed: that it has its sealed name proves it.
+                # It was synced before it was sealed; its sealed name proves that.
                 files.verify_sealed(segment)
                 return
             if mark.offset_bytes <= files.synced_bytes:
@@ -295,7 +295,7 @@ class LedgerFile:
 
     def _verify_not_poisoned(self, files: LedgerFiles, durable: Mark | None) -> None:
         if files.is_poisoned or is_poisoned(durable, self._boot):
-            raise self._failed("; nothing is acknowledged any more")
+            raise self._failed("; entries are no longer acknowledged")
 
     def _failed(self, why: str) -> HostError:
         said = f"the disk failed to store ledger entries{why}"
@@ -306,7 +306,7 @@ class LedgerFile:
         if pieces:
             _, bodies = self._encode([entry for _, entry in pieces])
             mark = self._append(files, mark, bodies, None)
-        # What was synced before may have been cut off, or was never written by us.
+        # Bytes synced before may have been cut off, or another process wrote them.
         files.synced_bytes = 0
         self.commit(mark, files.active)
         if pieces:

@@ -1,9 +1,9 @@
-"""Checkpoints of a ledger: make them, keep them beside it, and do so unasked when they are due.
+"""Create checkpoints of a ledger and store them beside it, automatically when they are due.
 
-What is durable is hashed and must chain; the signer compares with what it signed before, and
-signs; the note is stored; then the tree's edge moves. The lock on `checkpoints/` is never held
-while an append lock is waited for, nor the other way round. A checkpoint that fails stops no
-append: `problem`, and a warning to the log `paddock.ledger`, say why.
+The durable lines are hashed and must chain; the signer compares the result with its last checkpoint
+and signs; the note is stored; then the tree's edge advances. No thread waits for an append lock
+while it holds the lock on `checkpoints/`, or the reverse. A failed checkpoint stops no append:
+`problem` and a warning in the log `paddock.ledger` give the reason.
 """
 
 import os
@@ -38,7 +38,7 @@ class Checkpointer:
         self._folder = checkpoints_folder(ledger)
 
     def make(self) -> SignedCheckpoint:
-        """Sign what is durable. Raises: ConfigError: the key cannot be used; as `Signer.sign`."""
+        """Sign the durable lines. Raises: ConfigError: unusable key; as `Signer.sign`."""
         make_directories(self._folder)
         with locked(self._folder):
             return self._make()
@@ -49,7 +49,7 @@ class Checkpointer:
             return self._make() if is_ours else None
 
     def stored(self) -> tuple[int, float]:
-        """How many entries the newest checkpoint has, and when it was put here; 0 if unknown."""
+        """Return the newest checkpoint's entry count and storage time; each 0 if unknown."""
         entries = max(note_sizes(self._folder), default=0)
         try:
             return entries, (self._folder / str(entries)).stat().st_mtime
@@ -64,12 +64,12 @@ class Checkpointer:
         ):
             if reader.genesis().public_key != str(signer.verifier):
                 said = "the key is not the one that the ledger names"
-                hint = "put the ledger's own key back, or verify: paddock ledger verify"
+                hint = "restore the ledger's key, or run: paddock ledger verify"
                 raise ConfigError(said, where=ascii(reader.path), hint=hint)
             end = reader.marks().durable
             if end is None or not end.entries or end.is_poisoned:
-                said = "it is not known how much of the ledger is on the disk"
-                raise HostError(said, where=ascii(reader.path), hint="any append makes it known")
+                said = "unknown how much of the ledger is durable"
+                raise HostError(said, where=ascii(reader.path), hint="append an entry to fix this")
             root, proof = _grow(tree, reader, end, last)
             wanted = Checkpoint(signer.verifier.name, end.entries, root)
             signed = last
@@ -89,7 +89,7 @@ def _grow(
     edge = tree.edge
     is_line_end = reader.read(1, max(0, edge.offset_bytes - 1)) == b"\n"
     if edge.entries and edge.entries <= end.entries and is_line_end:
-        # A damaged tree is no damaged ledger: where this fails, hash all lines again.
+        # A damaged tree does not mean a damaged ledger: if this fails, hash all lines again.
         with suppress(LedgerDamagedError):
             root = tree.grow(reader, end, signed).root()
             proof = consistency_path(tree.node, old, end.entries)
@@ -103,11 +103,11 @@ def _grow(
 
 
 def store_note(folder: Path, signed: SignedCheckpoint) -> None:
-    """Keep a note under its size, durably; a newer one says all that an older one does."""
+    """Store a note durably, named by its size; drop the oldest, which newer ones cover."""
     replace_file(folder / str(signed.checkpoint.size), signed.note.encode())
     with failing("old checkpoints cannot be removed", str(folder)):
         for size in sorted(note_sizes(folder))[: -limits.checkpoints_kept_max]:
-            # Another process may thin them out as we do.
+            # Another process may remove them at the same time.
             (folder / str(size)).unlink(missing_ok=True)
 
 
@@ -128,23 +128,23 @@ _ASK: Final = "ask"
 
 
 def matters(entry: Entry) -> bool:
-    """Whether its append waits until a checkpoint covers it."""
+    """Return True if the entry's append waits until a checkpoint covers it."""
     if entry.event_type == events.HOOK_DECISION:
-        # Not `decision`, which is policy's: a client may ask although it was told nothing.
+        # Not `decision`, which is the policy's: a client may ask on its own, without this answer.
         return entry.metadata.get("answer") == _ASK
     if entry.event_type == events.HOOK_EVENT:
-        # The end of a client's session: no later event may come that would cover it.
+        # The end of a client's session: no later checkpoint may cover it.
         return entry.metadata.get("event") == "SessionEnd"
     return entry.event_type in _MATTERS or entry.decision == _ASK or "approval" in entry.metadata
 
 
 class Pace(Struct, frozen=True):
-    """When a checkpoint is due. `at_close`: at the ledger's end, too, however few are new."""
+    """When a checkpoint is due. `at_close`: also when the ledger is closed with any new entry."""
 
     entries: int = limits.checkpoint_entries_max
     interval_s: float = limits.checkpoint_interval_s
     at_close: bool = True
-    is_waited_for: bool = True  # the append that finds it due makes it, not a thread
+    is_waited_for: bool = True  # created within the append that finds it due, not in a thread
 
 
 USUAL_PACE: Final = Pace(is_waited_for=False)
@@ -152,14 +152,14 @@ USUAL_PACE: Final = Pace(is_waited_for=False)
 
 class Above(Protocol):
     def take(self, signed: SignedCheckpoint) -> None:
-        """Keep it durably, and have what keeps it covered in turn. Raises: PaddockError."""
+        """Store it durably, and have the storing ledger covered in turn. Raises: PaddockError."""
 
 
 class AutoCheckpoint:
-    """Makes the checkpoints of one open ledger when they are due. Threads may share it.
+    """Creates checkpoints of one open ledger when they are due. Threads may share it.
 
-    They go upwards (`Above`) at most once in the pace's `interval_s`, but each without `at_close`,
-    at the end, and for entries that matter: their append returns then, or with `problem` set.
+    They are passed to `Above` once per `interval_s` of the pace; but always without `at_close`, on
+    closing, and for entries that matter, whose append waits for that or sets `problem`.
     """
 
     def __init__(
@@ -174,10 +174,10 @@ class AutoCheckpoint:
         self._monotonic, self._clock = monotonic, clock
         self._lock = threading.Lock()
         self._covered: int | None = None
-        """How many entries the newest checkpoint covers; None until that was looked up."""
+        """How many entries the newest checkpoint covers; None until looked up."""
         self._newest = self._carried = 0
         self._tried_at = self._carried_at = monotonic()
-        self.problem = self._told = ""
+        self.problem = self._reported = ""
         call_after_fork(self, AutoCheckpoint._after_fork)
 
     def _after_fork(self) -> None:
@@ -186,9 +186,9 @@ class AutoCheckpoint:
     def appended(self, head: Head, entries: Sequence[Entry]) -> None:
         self._newest = head.seq + 1
         if self._covered is None:
-            # Not when the ledger is opened: whoever appends nothing need not know.
+            # Looked up here, not on opening: without an append it is not needed.
             self._covered, stored_s = self._checkpointer.stored()
-            # Line 0 alone needs no checkpoint: nothing else could be lost.
+            # Line 0 alone needs no checkpoint: nothing else can be lost.
             if self._newest - len(entries) > max(self._covered, 1):
                 # A hook or a killed writer left these: count from the newest checkpoint.
                 now_s = self._clock()
@@ -206,7 +206,7 @@ class AutoCheckpoint:
                 return
             try:
                 threading.Thread(target=self._catch_up, name="paddock-checkpoint").start()
-            except RuntimeError:  # no thread more, or the program ends
+            except RuntimeError:  # too many threads, or the interpreter is exiting
                 self._catch_up()
 
     def _catch_up(self) -> None:
@@ -219,7 +219,7 @@ class AutoCheckpoint:
         if self._covered is None:
             return
         with self._lock:
-            pass  # what is under way is over then, and counts
+            pass  # wait for a checkpoint in progress, so that it counts
         is_due = self._pace.at_close or self._newest - self._covered >= self._pace.entries
         if self._newest > min(self._covered, self._carried) and is_due:
             self._try(self.seal)
@@ -234,7 +234,7 @@ class AutoCheckpoint:
     def _seal_if_free(self) -> None:
         signed = self._checkpointer.try_make()
         if signed is None:
-            # Another process makes one; what it does not cover waits for the next.
+            # Another process is creating one; the next one covers the rest.
             self._tried_at = self._monotonic()
             return
         self._note(signed)
@@ -249,7 +249,7 @@ class AutoCheckpoint:
 
     def _carry(self, signed: SignedCheckpoint) -> None:
         self._above.take(signed)
-        self._told = ""
+        self._reported = ""
         self._carried = signed.checkpoint.size
         self._carried_at = self._monotonic()
 
@@ -259,16 +259,16 @@ class AutoCheckpoint:
         except (PaddockError, OSError) as fault:
             self._tried_at = self._monotonic()
             self.problem = fault.message if isinstance(fault, PaddockError) else str(fault)
-            if self.problem != self._told:
+            if self.problem != self._reported:
                 from logging import getLogger  # noqa: PLC0415 - rarely needed, and slow to load
 
                 said = "paddock: the newest entries of %a are covered by no exported checkpoint: %s"
                 getLogger("paddock.ledger").warning(said, self._checkpointer.ledger, self.problem)
-            self._told = self.problem
+            self._reported = self.problem
 
 
-# What may stand in `NAME.d/`. A ballast file has a name only between two system calls, or where a
-# kill came between. `index.lock` and the last two rows are of versions before the index.
+# Paths allowed in `NAME.d/`. A ballast file has a name only between two system calls, unless a kill
+# came between them. `index.lock` and the last two rows are from versions before the index.
 
 _FILE: Final = lazy_pattern(
     r"""(?x) lock | slock | head | next | new | index\.(?: lock | sqlite(?:-journal)? )
@@ -290,7 +290,7 @@ class Detail(Enum):
 
 
 def find_detail(path: str) -> Detail | None:
-    """What stands at `path`, relative to `NAME.d/`; None where a ledger keeps nothing there."""
+    """Return the kind of entry a ledger keeps at `path`, relative to `NAME.d/`, if any."""
     if _DIRECTORY.fullmatch(path):
         return Detail.DIRECTORY
     folder, _, name = path.rpartition("/")

@@ -1,7 +1,7 @@
-"""Choose what of a ledger is exported, so that it can be verified without the rest.
+"""Export parts of a ledger that can be verified without the rest.
 
-In a page, roots of whole subtrees stand for what is left out, so that the root that a checkpoint
-signs can be made again from the page alone.
+A page replaces omitted lines by the roots of whole subtrees, so the root that a checkpoint signs
+can be recomputed from the page alone.
 """
 
 from base64 import b64encode
@@ -23,7 +23,7 @@ from paddock.ledger.read import LedgerReader, is_shaped
 
 
 class LeftOutLines(Struct, frozen=True):
-    """2^`level` lines that are left out, as the root of the tree over them."""
+    """The root of the tree over 2^`level` omitted lines."""
 
     level: int
     root: bytes
@@ -41,14 +41,14 @@ class Exported(Struct, frozen=True):
 
 
 class ExportedLines:
-    """Stored lines, oldest first; `bad` and `torn_bytes` are known when all were taken."""
+    """Stored lines, oldest first; `bad` and `torn_bytes` are final after iteration."""
 
     def __init__(self, path: str, wanted: Filter | None) -> None:
         self._path, self._wanted = path, wanted
         self.bad = self.torn_bytes = 0
 
     def __iter__(self) -> Iterator[bytes]:
-        judged = _judging(self._wanted)
+        judged = _make_judge(self._wanted)
         with LedgerReader(self._path) as reader:
             size = reader.size()
             self.torn_bytes = size - reader.whole_bytes(size)
@@ -63,12 +63,12 @@ class ExportedLines:
 def export_page(
     path: str, wanted: Filter | None, last: int | None, sizes: Sequence[int]
 ) -> Exported:
-    """Choose line 0, those that match, those that hold no entry; no gap crosses one of `sizes`."""
-    # More than a page holds is refused, before there are so many.
+    """Keep line 0, matching lines and bad lines; no omitted range crosses one of `sizes`."""
+    # Refuse more than a page holds before collecting it.
     most = None if last is None else min(last, limits.export_page_entries_max + 1)
     matched: deque[tuple[int, bytes]] = deque(maxlen=most)
     kept: dict[int, bytes] = {}
-    judged = _judging(wanted)
+    judged = _make_judge(wanted)
     leaves, kept_bytes = bytearray(), 0
     with LedgerReader(path) as reader:
         size = reader.size()
@@ -106,8 +106,8 @@ def _whole_lines(reader: LedgerReader) -> Iterator[bytes]:
                 yield from lines
 
 
-def _judging(wanted: Filter | None) -> Callable[[bytes], bool | None]:
-    """Return a predicate: is a line wanted? It answers None for a bad line that might be."""
+def _make_judge(wanted: Filter | None) -> Callable[[bytes], bool | None]:
+    """Return a predicate for wanted lines; it returns None for a bad line that may match."""
     needles = [] if wanted is None else wanted.needles()
 
     def judged(line: bytes) -> bool | None:
@@ -135,7 +135,7 @@ def _left_out(
 ) -> Iterator[LeftOutLines]:
     bounds = {*(cut for cut in cuts if begin < cut < end), end}
     if end > begin + 1:
-        bounds.add(end - 1)  # with its leaf hash the next line's `prev` can be compared
+        bounds.add(end - 1)  # its leaf hash is compared with the next line's `prev`
     for bound in sorted(bounds):
         while begin < bound:
             # The largest whole subtree that begins here.
@@ -147,12 +147,12 @@ def _left_out(
             begin += len(part)
 
 
-# The page needs nothing from anywhere: its program, its style and its data stand in it,
-# and its Content-Security-Policy (a `meta` element, CSP level 3) lets nothing else run or
-# load. The program is in `page/`; what it verifies, and what it cannot, it says itself.
+# The page is self-contained: it includes its script, style and data, and its
+# Content-Security-Policy (a `meta` element, CSP level 3) lets nothing else run or load. The script
+# is in `page/`; it reports what it verifies and what it cannot verify.
 #
-# Threat: what a ledger holds, an agent chose. It stands in the page as text alone, with
-# the three characters that begin markup replaced, and the program puts it nowhere else.
+# Threat: an agent chose the ledger's contents. The page has them only as text, with the three
+# characters that begin markup escaped, and the script puts them nowhere else.
 
 _FOLDER: Final = Path(__file__).with_name("page")
 _SCRIPTS: Final = ("sha2.js", "ed25519.js", "verify.js", "show.js")
@@ -171,7 +171,7 @@ class PageText(Struct, frozen=True):
 
 def make_page(text: PageText, rows: Iterable[Row]) -> bytes:
     style = _read("page.css")
-    # One function around all of it: nothing of the page is a global that a name could shadow.
+    # Wrap the script in a function: it defines no globals that element names could shadow.
     script = f'"use strict";\n(() => {{\n{"".join(_read(name) for name in _SCRIPTS)}}})();\n'
     parts = {
         "POLICY": _POLICY.format(script=_digest(script), style=_digest(style)),
@@ -185,7 +185,7 @@ def make_page(text: PageText, rows: Iterable[Row]) -> bytes:
         "STYLE": style,
         "SCRIPT": script,
     }
-    # Split the template at `@` once, before it is filled: a ledger's text may hold an `@`.
+    # Split the template at `@` before filling it: ledger text may contain an `@`.
     pieces = _read("page.html").split("@")
     filled = [parts[piece] if number % 2 else piece for number, piece in enumerate(pieces)]
     return "".join(filled).encode()
@@ -198,7 +198,7 @@ def _row_text(row: Row) -> str:
         line = row.decode()
     except UnicodeDecodeError:
         line = ""
-    # An HTML parser changes CR and NUL, and a row of ours begins with its mark.
+    # An HTML parser changes CR and NUL; other rows begin with a mark, `#` or `=`.
     if line.startswith("{") and not any(char < " " for char in line):
         return _escaped(line)
     return f"={b64encode(row).decode()}"

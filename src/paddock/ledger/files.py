@@ -1,11 +1,11 @@
-"""A ledger's open files: lock, make and rotate them, and recover where they do not end at a mark.
+"""Lock, create and rotate a ledger's open files, and recover files that do not end at a mark.
 
-A ledger appears whole: GENESIS is written and synced under another name, then linked to its own,
-then the directory is synced. So one without a whole line is damage; a new segment may be empty.
+A ledger is created atomically: GENESIS is written and synced under a temporary name, then linked to
+the final one; then the directory is synced. So only a new segment may have no whole line.
 
-A torn tail is copied to `torn/`, the copy synced, then it is cut off, and an entry records it.
-Until that is durable the copy is named `.pending`: after a crash the next writer records it.
-Where the disk is full, the ballast gives back what an append's caller had reserved.
+A torn tail is copied to `torn/`, the copy is synced, the tail is cut off, and an entry records it.
+Until that entry is durable the copy is named `.pending`: after a crash the next writer records it.
+On a full disk, the ballast frees the space that the append's caller had reserved.
 """
 
 import fcntl
@@ -53,7 +53,7 @@ from paddock.values.entries import DIGEST_PREFIX, LEDGER_RECOVERED, Entry
 APPENDING: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _NEW_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 _UNWRITABLE: Final = (
-    "what cannot be recorded is not done: check permissions and that the file system is writable"
+    "unrecorded calls do not run: check permissions and that the file system is writable"
 )
 
 
@@ -63,8 +63,8 @@ def open_head(disk: Disk, path: str) -> HeadFile:
         opened.callback(disk.close, head.descriptor)
         size = disk.stat(head.descriptor).st_size
         if size < HEAD_BYTES:
-            # The whole page now, so that no later write needs a new block. Keep what
-            # is left of one that was cut: a mark in it may show that the ledger was, too.
+            # Allocate the whole page, so that no later write needs a new block. Keep the rest of
+            # a truncated one: a mark in it may show that the ledger was truncated too.
             disk.pwrite(head.descriptor, bytes(HEAD_BYTES - size), size)
             disk.sync(head.descriptor)
         opened.pop_all()
@@ -94,7 +94,7 @@ class FileLock:
             raise
 
     def release(self, *_: object) -> None:
-        """Give the lock up. An explicit unlock: a forked child may still share the description."""
+        """Unlock explicitly: a forked child may still share the open file description."""
         try:
             with failing("the ledger's lock cannot be released", self.path):
                 self._disk.lock(self.descriptor, fcntl.LOCK_UN)
@@ -105,7 +105,7 @@ class FileLock:
 
 
 def find_holder(locks: str, device: int, inode: int) -> int | None:
-    """The pid that holds a file's flock, by proc_locks(5); None also in another pid namespace."""
+    """Return the pid that holds a file's flock, from proc_locks(5); None if unknown here."""
     wanted = f"{os.major(device):02x}:{os.minor(device):02x}:{inode}"
     for line in locks.splitlines():
         fields = line.split()
@@ -126,7 +126,7 @@ def _busy(holder: int | None, waited_s: float) -> LedgerBusyError:
     who = "an unknown process" if holder is None else f"process {holder}"
     return LedgerBusyError(
         f"the ledger is locked by {who}; waited {waited_s:g} s",
-        hint="is it stopped? the lock is free as soon as it goes on or ends",
+        hint="if it is stopped, let it continue or end it: that releases the lock",
     )
 
 
@@ -134,7 +134,7 @@ _BLOCK_BYTES: Final = 4096
 
 
 class Ballast:
-    """Disk blocks held before an act, so that its outcome can be recorded on a full disk."""
+    """Disk blocks allocated before an action, to record its outcome even on a full disk."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk, self._directory = disk, directory
@@ -150,7 +150,7 @@ class Ballast:
                     path = os.path.join(self._directory, f"ballast.{os.getpid()}.{id(self):x}")
                     self._descriptor = self._disk.open(path, _NEW_FLAGS | os.O_EXCL, 0o600)
                     self._disk.unlink(None, path)
-                # posix_fallocate(3): the blocks are there, or ENOSPC now.
+                # posix_fallocate(3) allocates the blocks or fails with ENOSPC.
                 self._disk.allocate(self._descriptor, wanted)
                 self._size = wanted
             self._reserved = wanted
@@ -189,8 +189,8 @@ def sync_directory(disk: Disk, path: str) -> None:
 
 
 def open_new(disk: Disk, path: str, flags: int = os.O_WRONLY | os.O_CLOEXEC) -> int:
-    # Threat: a pipe in a draft's place would hold up whoever opens it, and a link would be
-    # written through. Unlink a left one, never truncate it: it may be linked elsewhere.
+    # Threat: opening a pipe in a draft's place would block, and a symlink would redirect the
+    # write. Unlink a leftover draft, never truncate it: it may have another hard link.
     flags |= os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     try:
         return disk.open(path, flags, 0o600)
@@ -210,9 +210,9 @@ class LedgerFiles(LedgerText):
         super().__init__(disk, paths, [], Segment(-1, 0, (0, 0)))
         self.disk, self.paths = disk, paths
         self.syncing = threading.Lock()
-        """Held while the newest segment is synced, and while it becomes another one."""
+        """Held while the newest segment is synced or replaced by the next one."""
         self.written_bytes = self.synced_bytes = 0
-        """How far into the ledger these very files have written, and synced."""
+        """How far into the ledger this object has written and synced."""
         self.is_poisoned = False
         _prepare_folder(disk, paths, may_create=first_body is not None)
         with failing("the ledger cannot be opened", paths.ledger), ExitStack() as opened:
@@ -226,7 +226,7 @@ class LedgerFiles(LedgerText):
                 self.head = open_head(disk, paths.head)
                 opened.callback(disk.close, self.head.descriptor)
                 self._take_over(descriptor)
-                self.genesis()  # refuses a format that is not known
+                self.genesis()  # refuses an unknown format
             self.commit_lock = FileLock(disk, paths.commit_lock, lock_timeout_s)
             opened.callback(disk.close, self.commit_lock.descriptor)
             locks = {each.path: each.descriptor for each in (self.lock, self.commit_lock)}
@@ -236,20 +236,19 @@ class LedgerFiles(LedgerText):
         self.ballast = Ballast(disk, paths.folder)
 
     def verify_in_place(self, segment: Segment) -> None:
-        # Threat: a ledger that was moved away or replaced while in use would take acknowledged
-        # entries with it.
+        # Threat: acknowledged entries would be lost with a file moved away or replaced in use.
         if not is_file(self.disk, self.path, segment.identity):
             self.verify_sealed(segment)
         self.verify_beside()
 
     def verify_sealed(self, segment: Segment) -> None:
         if not is_file(self.disk, self.paths.sealed(segment.base), segment.identity):
-            said = "the ledger is gone, or was replaced by another file while in use"
+            said = "the ledger was removed or replaced by another file while in use"
             raise LedgerDamagedError(said, where=ascii(self.path))
 
     def verify_beside(self) -> None:
-        # Threat: if somebody removes the folder, the next writer makes another lock and head
-        # file; two writers that exclude each other no more would cut off each other's lines.
+        # Threat: if the folder is removed, the next writer creates another lock and head file; two
+        # writers that no longer exclude each other would cut off each other's lines.
         for path, identity in self._beside.items():
             if not is_file(self.disk, path, identity):
                 said = "the folder beside the ledger was removed or replaced while in use"
@@ -265,30 +264,30 @@ class LedgerFiles(LedgerText):
                 opened.pop_all()
 
     def _take_over(self, descriptor: int) -> None:
-        """Go on in an open file; finish or take back a rotation that was killed."""
+        """Switch to an open file; finish or undo a rotation that was killed."""
         found, starts = find_newest(self.disk, self.paths, descriptor)
         if starts and is_file(self.disk, self.paths.sealed(starts[-1]), found.identity):
             self.disk.unlink(None, self.paths.sealed(starts.pop()))
         if self.head.read().base != found.base:
-            # Whoever made the name may have been killed before it was durable.
+            # The process that made the name may have been killed before it was durable.
             sync_directory(self.disk, self.paths.parent)
             self.head.store_base(found.base)
         if found.identity == self.active.identity:
-            # A commit may be on its way through the descriptor that we have.
+            # A commit may be using the descriptor that is already open.
             found = found._replace(descriptor=self.active.descriptor)
-        self._go_on(found, starts)
+        self._switch(found, starts)
 
     def rotate(self, end: int) -> None:
-        """Seal the segment, all of it durable, and go on in a new one that begins at `end`.
+        """Seal the segment, which is all durable, and switch to a new one that begins at `end`.
 
-        The append lock is held. After a failure `follow` finds out how far it came. Killed
-        before the rename, the file has both names: whoever holds the lock next takes the sealed
-        one away. Killed after it, the base is still cleared: whoever holds the lock next looks
-        at the names, syncs the directory, and stores it. So nothing is appended to a sealed
-        file, and no entry is acknowledged in one whose name could go.
+        The append lock is held. After a failure, `follow` finds how far the rotation got. After a
+        kill before the rename, the file has both names, and the next lock holder removes the
+        sealed one. After a kill following the rename, the base is still cleared, and the next lock
+        holder checks the names, syncs the directory and stores the base. So no line is appended to
+        a sealed file, and no entry is acknowledged in a file whose name is not durable.
         """
         disk, paths, before = self.disk, self.paths, self.active
-        # Threat: a file that was put in our place would be sealed as ours.
+        # Threat: a file that replaced the ledger would be sealed as part of it.
         self.verify_in_place(before)
         with ExitStack() as opened:
             descriptor = open_new(disk, paths.next, APPENDING)
@@ -299,22 +298,22 @@ class LedgerFiles(LedgerText):
             try:
                 disk.link(None, paths.ledger, None, paths.sealed(before.base))
             except FileExistsError as fault:
-                said = "another file stands where a segment of the ledger belongs"
+                said = "another file has the name of a sealed segment of the ledger"
                 where = ascii(paths.sealed(before.base))
                 raise LedgerDamagedError(said, where=where) from fault
-            # Were the rename durable and the link not, a power cut would take the full file.
+            # If the rename became durable before the link, a power cut would lose the full file.
             sync_directory(disk, paths.parent)
             disk.replace(None, paths.next, None, paths.ledger)
             sync_directory(disk, paths.parent)
             self.head.store_base(end)
             opened.pop_all()
-        self._go_on(Segment(descriptor, end, identity), self.starts)
+        self._switch(Segment(descriptor, end, identity), self.starts)
 
-    def _go_on(self, segment: Segment, starts: list[int]) -> None:
+    def _switch(self, segment: Segment, starts: list[int]) -> None:
         with self.syncing:
             before, self.active, self.starts = self.active, segment, [*starts, segment.base]
             if before.descriptor not in {-1, segment.descriptor}:
-                # Whoever sealed it had synced it: nobody needs the old descriptor.
+                # It was synced before it was sealed, so the old descriptor is not needed.
                 self.disk.close(before.descriptor)
 
     def close(self) -> None:
@@ -333,7 +332,7 @@ def _prepare_folder(disk: Disk, paths: LedgerPaths, *, may_create: bool) -> None
                 disk.stat(paths.ledger)
             os.close(disk.open_directory(None, paths.folder))
         except FileNotFoundError as fault:
-            raise HostError("there is no ledger here", where=ascii(paths.ledger)) from fault
+            raise HostError("ledger not found", where=ascii(paths.ledger)) from fault
 
 
 def _open_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes | None) -> int:
@@ -342,10 +341,10 @@ def _open_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes | None) -> in
     except FileNotFoundError:
         if first_body is None:
             raise
-    # Threat: a ledger that was removed would be replaced by an empty one. A head file proves
-    # that there was one: it is made after the ledger.
+    # Threat: a removed ledger would be replaced by an empty one. A head file proves that a ledger
+    # existed: it is created after the ledger.
     if os.path.basename(paths.head) in disk.listdir(paths.folder) or list_starts(disk, paths):
-        said = "the ledger is gone: its head file or its segments say that there was one"
+        said = "the ledger is gone: its head file or its segments are still here"
         raise damage(said, ascii(paths.ledger), "restore it from a backup")
     descriptor = open_new(disk, paths.new)
     try:
@@ -359,11 +358,11 @@ def _open_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes | None) -> in
     return disk.open(paths.ledger, APPENDING)
 
 
-# The append lock is held in all that follows.
+# All functions below run with the append lock held.
 #
-# A writer that was killed leaves whole lines that no mark covers yet, and perhaps a torn one; a
-# power cut may leave less than was written, or garbage. So take a mark M, compare the line that
-# ends there with its hash, and look at what follows:
+# A killed writer leaves whole lines that no mark covers yet, and perhaps a torn line; a power cut
+# may leave less than was written, or garbage. So choose a mark M, compare the line that ends there
+# with its hash, and check the bytes after it:
 #
 #     newest append's mark   durable mark      M
 #     of this boot           whole             the farther of the two; both compared
@@ -375,12 +374,12 @@ def _open_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes | None) -> in
 #     shorter than M                           damage                  -
 #     other line before M, or no LF            damage                  -
 #     longer: entries that chain               adopted                 adopted, from line 0
-#     then a line that is no such entry        torn tail (*)           damage
+#     then a line that is not such an entry    torn tail (*)           damage
 #     then bytes without LF                    torn tail               torn tail
 #     no whole line at all                     -                       damage
 #
-# (*) damage where both slots of the append's mark are torn, as no crash does that.
-# An append's mark of an older boot says nothing: a power cut may have undone it.
+# (*) damage if both slots of the append's mark are torn, because no crash does that.
+# An append's mark from an older boot is ignored: a power cut may have undone the append.
 
 
 def find_tail(text: LedgerText, page: HeadPage, boot: bytes) -> tuple[Mark, int]:
@@ -388,8 +387,8 @@ def find_tail(text: LedgerText, page: HeadPage, boot: bytes) -> tuple[Mark, int]
     size, known = text.size(), start or NOTHING_DURABLE
     entries, end, leaf = known.entries, known.offset_bytes, known.leaf
     for _, lines, has_end in split_lines(text.read, end, size):
-        # Threat: a line by hand that chains and is no entry, as with a key given twice, would
-        # be gone on from, signed, and read by each reader in another way.
+        # Threat: a forged line that chains but is not an entry (e.g. with a duplicate key) would
+        # be built on, signed, and read differently by different readers.
         leaves = fitting_leaves(lines, entries, leaf) if has_end else []
         if leaves:
             end += sum(map(len, lines[: len(leaves)])) + len(leaves)
@@ -399,11 +398,11 @@ def find_tail(text: LedgerText, page: HeadPage, boot: bytes) -> tuple[Mark, int]
     else:
         has_end = False
     if entries == 0 or (has_end and (start is None or page.newest is None)):
-        # Threat: without the head file, any bad line could pass for a crash's. Only a last
-        # line without an end can be one.
+        # Threat: without the head file, any bad line could pass for the result of a crash. Only a
+        # last line without LF can be one.
         where = f"{text.path!a}, line {entries + 1}, byte {end}"
         raise damage("the ledger has a bad line", where)
-    # A new mark, never poisoned: whether a sync failed stands in the durable one.
+    # The new mark is never poisoned: the durable mark records a failed sync.
     generation = max((each.generation for each in (page.newest, page.durable) if each), default=0)
     return Mark(generation + 1, entries, end, leaf, boot), size
 
@@ -415,12 +414,12 @@ def verify_marks(text: LedgerText, page: HeadPage, boot: bytes) -> Mark | None:
         said = f"the ledger was cut: {size} bytes are left of {marks[-1].offset_bytes}"
         raise damage(said, ascii(text.path), "compare with a backup and with exported checkpoints")
     for mark in marks:
-        # Threat: a byte put in or taken out moves every later line; then the
-        # end of an acknowledged entry would pass for a torn tail.
+        # Threat: inserting or deleting a byte moves every later line, so that the end of an
+        # acknowledged entry would pass for a torn tail.
         line = line_before(text.read, mark.offset_bytes)
         if line is None or leaf_hash(line) != mark.leaf:
             where = f"{text.path!a}, line {mark.entries}, before byte {mark.offset_bytes}"
-            raise damage("the ledger has another line than was written", where, MORE_AND_BACKUP)
+            raise damage("a line of the ledger was changed", where, MORE_AND_BACKUP)
     return marks[-1] if marks else None
 
 
@@ -448,13 +447,13 @@ def quarantine(files: LedgerFiles, end: Mark, size: int) -> None:
 
 
 def list_pending(disk: Disk, paths: LedgerPaths) -> list[tuple[str, Entry]]:
-    """The quarantined pieces without an entry yet, each with it, in the order of their place."""
+    """Return quarantined pieces that no entry records yet, with their entries, by offset."""
     with failing("quarantined bytes cannot be listed", paths.torn):
         try:
             names = disk.listdir(paths.torn)
         except FileNotFoundError:
             return []
-        # Threat: a name is recorded, and whoever can write here may give any.
+        # Threat: names are recorded, and anyone who can write here may choose them.
         found = [each for each in map(_PENDING_NAME.fullmatch, names) if each]
         pieces: list[tuple[str, Entry]] = []
         for offset, digest in sorted((int(each[1]), each[2]) for each in found):
@@ -495,8 +494,8 @@ def find_file_system(mountinfo: str, major: int, minor: int) -> str | None:
 
 
 def verify_local(mountinfo: str, major: int, minor: int, path: str) -> None:
-    """Refuse a network file system that is listed above; any other counts as local."""
+    """Refuse the network file systems listed above; any other counts as local."""
     found = find_file_system(mountinfo, major, minor)
     if found in NETWORK_FILE_SYSTEMS:
-        said = f"a ledger cannot live on a network file system ({found})"
+        said = f"a ledger cannot be on a network file system ({found})"
         raise HostError(said, where=ascii(path), hint="put the plane on a local disk")

@@ -1,15 +1,15 @@
-"""A SQLite file beside a ledger that says which lines hold a value: `NAME.d/index.sqlite`.
+"""A SQLite index beside a ledger of the lines with a value: `NAME.d/index.sqlite`.
 
-It is believed as little as anything beside the ledger: its last line has to be the ledger's, among
-the rows that it searches none may be missing, and each line that it names is compared with its row.
-So it can hide a line, never change one. Unfit, not ours, or locked, it is not used; the lines are.
+Like all files beside the ledger it is not trusted: its last line must be the ledger's, the searched
+range must have every row, and each line is compared with its row. So a forged index can hide lines,
+but not change them. An index that is invalid, locked or owned by another user is not used.
 """
 
 import os
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import chain
 from typing import Any, Final, NamedTuple, TypeVar
 from zlib import crc32
@@ -30,7 +30,7 @@ _LINE: Final = lazy_pattern(
     rb'"seq":([0-9]{1,16}),"prev":"[0-9a-f]{64}"\}' % (_TEXT, _GROUP, _TEXT, _GROUP, _GROUP, _GROUP)
 )
 _CLIENT_CALL: Final = lazy_pattern(rb'"client_call":%b' % _GROUP)
-_TIME_DIGITS: Final = 18  # as many as a number in SQLite holds; cut, so bounds are included
+_TIME_DIGITS: Final = 18  # what fits a SQLite integer; truncation keeps bounds inclusive
 _SCHEMA: Final = (
     "CREATE TABLE covered (entries INTEGER, end INTEGER, leaf TEXT)",
     (
@@ -63,7 +63,7 @@ _CACHE_KIB: Final = 32_768
 _PROBED_ROWS: Final = 2_000
 _ROWS_AT_FIRST: Final = 32
 _ROWS_AT_ONCE: Final = 1_024
-"""Few at first: mostly the newest few are wanted. An open cursor would hold writers up."""
+"""Few at first: usually the newest few suffice. In batches: an open cursor would block writers."""
 T = TypeVar("T")
 Row = tuple[int, int, int, int, int, int, int, int, int, int | None]
 
@@ -77,11 +77,11 @@ _NOTHING: Final = Covered(0, 0)
 
 
 class StaleIndexError(Exception):
-    """The index does not say what the ledger says. Never leaves this folder."""
+    """The index does not match the ledger. Caught within this folder."""
 
 
 class Index:
-    # For one thread. Opened when it is first asked.
+    # Not safe to share between threads. Opened at first use.
     def __init__(self, paths: LedgerPaths) -> None:
         self._path = paths.index
         self._opened: sqlite3.Connection | None = None
@@ -93,31 +93,29 @@ class Index:
 
     def remove(self) -> None:
         self.close()
-        try:
+        with suppress(OSError):
             if _is_ours(self._path):
                 os.unlink(self._path)
-        except OSError:
-            return
 
     def covered(self, reader: LedgerReader, end: int) -> Covered:
         return self._tried(lambda: _covered(self.open(create=False), reader, end), _NOTHING)
 
     def extend(self, reader: LedgerReader, end: int) -> bool:
-        """Take in lines up to a place, or one that holds no entry; False where none was added."""
+        """Index lines up to `end` or the first bad line; return False if none was added."""
         return self._tried(lambda: self._extend(reader, end), False)
 
     def lines(
         self, reader: LedgerReader, asked: Mapping[str, bytes], covered: Covered
     ) -> Iterator[tuple[int, bytes]]:
-        """Lines that may be wanted, the newest first. Raises: StaleIndexError."""
-        # Values that share a CRC-32 are told apart by whoever parses the line.
+        """Yield candidate lines, the newest first. Raises: StaleIndexError."""
+        # The caller parses each line, which separates values with the same CRC-32.
         given = {name: _CONVERTERS.get(name, crc32)(value) for name, value in asked.items()}
         try:
             database = self.open(create=False)
             for row in _rows(database, _find_where(database, given), given, covered.entries):
                 line = _line(reader, row[1], row[2])
                 if row_of(line, row[1]) != row:
-                    raise StaleIndexError("a row names another line")
+                    raise StaleIndexError("a row does not match its line")
                 yield row[1], line
         except (OSError, sqlite3.Error) as fault:
             raise StaleIndexError(str(fault)) from fault
@@ -126,7 +124,7 @@ class Index:
         try:
             return act()
         except (OSError, sqlite3.OperationalError):
-            self.close()  # gone, locked, or not to be read or written now
+            self.close()  # missing, locked, or temporarily not readable or writable
         except (sqlite3.DatabaseError, StaleIndexError):
             self.remove()
         return otherwise
@@ -147,17 +145,17 @@ class Index:
         return added > 0
 
     def open(self, *, create: bool) -> sqlite3.Connection:
-        """Raises: OSError: there is no file of ours; as SQLite."""
+        """Raises: OSError: no file, or not owned by this user; sqlite3.Error."""
         if self._opened is not None:
             return self._opened
         if create and not os.path.lexists(self._path):
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
             os.close(os.open(self._path, flags, 0o600))
         if not _is_ours(self._path):
-            raise PermissionError("not a file of this user's")
+            raise PermissionError("not a regular file of this user")
         database = sqlite3.connect(self._path, timeout=0, isolation_level=None)
         try:
-            # Threat: a file of somebody else's making would run its own triggers and functions.
+            # Threat: a forged file would run its triggers and functions.
             database.execute("PRAGMA trusted_schema = OFF")
             database.execute("PRAGMA cell_size_check = ON")
             database.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
@@ -172,7 +170,7 @@ class Index:
                 found = list(_SCHEMA)
             (application,) = database.execute("PRAGMA application_id").fetchone()
             if found != list(_SCHEMA) or application != _APPLICATION:
-                raise StaleIndexError("it has another form")
+                raise StaleIndexError("it has another schema")
         except BaseException:
             database.close()
             raise
@@ -181,14 +179,14 @@ class Index:
 
 
 def is_wrong(path: str) -> bool:
-    """Whether a query would use this ledger's index, and it says something untrue."""
+    """Return True if a query would use this ledger's index although it has wrong rows."""
     with LedgerReader(path) as reader, closing(Index(LedgerPaths(path))) as index:
         try:
             database = index.open(create=False)
             covered = _covered(database, reader, reader.size())
         except (OSError, sqlite3.Error, StaleIndexError):
             return False
-        # Threat: an index of SQLite's own that lacks what the table has.
+        # Threat: an SQL index that lacks rows of its table.
         if database.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
             return True
         lines = chain.from_iterable(lines for _, lines in reader.lines(0, covered.end))
@@ -205,17 +203,17 @@ def _covered(database: sqlite3.Connection, reader: LedgerReader, end: int) -> Co
     if found is None:
         return _NOTHING
     entries, covered, leaf, start, size = found
-    # Threat: the index of another ledger, or of this one before it was restored. The hash
-    # of one line stands for all lines before it, too.
+    # Threat: the index of another ledger, or of this one before it was restored. The hash of one
+    # line also covers all lines before it.
     if leaf_hash(_line(reader, start, size)) != leaf:
-        raise StaleIndexError("its last line is another one")
+        raise StaleIndexError("its last line differs from the ledger's")
     if covered != start + size + 1 or covered > end:
-        raise StaleIndexError("it has another end than the ledger")
+        raise StaleIndexError("its end is not a line end of the ledger")
     return Covered(entries, covered)
 
 
 def _is_ours(path: str) -> bool:
-    """Threat: a link would have another file written, and another user's file answers for him."""
+    """Threat: a link redirects writes to another file; another user's file holds forged rows."""
     status = os.lstat(path)
     return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_nlink == 1
 
@@ -259,7 +257,7 @@ def _line(reader: LedgerReader, start: Any, size: Any) -> bytes:
         line = reader.read(size + 1, start)
         if line.find(b"\n") == size:
             return line[:-1]
-    raise StaleIndexError("a row leads nowhere")
+    raise StaleIndexError("a row does not point to a line")
 
 
 def _find_where(database: sqlite3.Connection, given: Mapping[str, int]) -> str:
@@ -283,7 +281,7 @@ def _rows(
         rows = database.execute(asked, {**given, "before": before}).fetchall()
         is_last = len(rows) < count
         low = 0 if is_last else rows[-1][0]
-        # Threat: a row that was taken out would hide its line.
+        # Threat: a deleted row would hide its line.
         counting = "SELECT count(*) FROM line WHERE seq >= ? AND seq < ?"
         if database.execute(counting, (low, before)).fetchone() != (before - low,):
             raise StaleIndexError("rows are missing")

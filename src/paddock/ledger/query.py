@@ -1,8 +1,8 @@
-"""Find entries: read the newest first, answer the newest last.
+"""Find entries: read the newest first, return the newest last.
 
-`query` uses the index, and makes or extends it; what decides reads the lines alone. Either way
-each line that may match is parsed strictly and compared with what was asked: the same text inside
-somebody's metadata is no match. A bad line is part of the answer.
+`query` uses the index and creates or extends it; code that makes decisions reads only the lines.
+Either way each candidate line is parsed strictly and compared field by field, so that the same text
+inside an entry's metadata does not match. Bad lines are part of the result.
 """
 
 import os
@@ -32,7 +32,7 @@ _PATH_ACTIONS: Final = tuple(f"tool:{category}:" for category in sorted(PATH_CAT
 
 
 def names_path(entry: Entry, path: str) -> bool:
-    """Whether it names a path or one below it, also as what a command changed or may not."""
+    """Return True if an action, effect or refused change of the entry is at or below the path."""
     return any(path in {_ROOT, named} or named.startswith(f"{path}/") for named in _paths_of(entry))
 
 
@@ -68,13 +68,13 @@ _FIELDS: Final = {
     "agent": ("agent", b'"agent":'),
     "decision": ("decision", b'"decision":'),
 }
-"""By index column: the field, and what stands before its value; a call's may be metadata's."""
+"""By index column: the field, and the bytes before its value (a call id may be in metadata)."""
 _HALF_MICROSECOND: Final = 5e-7
 _NEWEST: Final = "9999-12-31T23:59:59.999999Z"
 
 
 class Filter(Struct, frozen=True):
-    """What an entry has to be; None means any. `since`, `until`: seconds since 1970, included."""
+    """Conditions on an entry; None matches any. `since`, `until`: seconds since 1970, inclusive."""
 
     event_type: str | None = None
     session_id: str | None = None
@@ -84,10 +84,10 @@ class Filter(Struct, frozen=True):
     since: float | None = None
     until: float | None = None
     path: str | None = None
-    without: str | None = None  # an event type that is left out
+    without: str | None = None  # an event type to leave out
     tool: str | None = None
     host: str | None = None
-    outcome: str | None = None  # as decided, or `error` where it failed
+    outcome: str | None = None  # the decision, or `error` if the call failed
 
     def matches(self, stored: StoredEntry) -> bool:
         entry = stored.entry
@@ -145,13 +145,13 @@ class Rows(Struct, frozen=True):
 
 
 def query(path: str, wanted: Filter, *, last: int | None = None, before: int | None = None) -> Rows:
-    """The `last` newest, of those whose `seq` is below `before`. No evidence: the index answers."""
+    """Return the `last` newest matches with `seq` below `before`. Not evidence: uses the index."""
     with closing(LedgerSearch(path)) as search:
         return search.query(wanted, last=last, before=before)
 
 
 def query_lines(path: str, wanted: Filter, *, last: int | None = None) -> Rows:
-    """Without the index: whoever can write beside the ledger could have it hide lines."""
+    """Query without the index: anyone who can write beside the ledger can make it hide lines."""
     with LedgerReader(path) as reader:
         size = reader.size()
         end = reader.whole_bytes(size)
@@ -159,7 +159,7 @@ def query_lines(path: str, wanted: Filter, *, last: int | None = None) -> Rows:
 
 
 class LedgerSearch:
-    # For one thread.
+    # Not safe to share between threads.
     def __init__(self, path: str) -> None:
         self._reader = LedgerReader(path)
         self._index: Index | None = None
@@ -177,7 +177,7 @@ class LedgerSearch:
         end = reader.whole_bytes(size)
         place = end if before is None else _place_of(reader, before, end)
         if (wanted.keys() or wanted.span()) and not self._is_short(size):
-            from paddock.ledger.index import Index, StaleIndexError  # noqa: PLC0415 - it loads SQLite
+            from paddock.ledger.index import Index, StaleIndexError  # noqa: PLC0415 - loads SQLite
 
             self._index = self._index or Index(LedgerPaths(reader.path))
             try:
@@ -193,7 +193,7 @@ class LedgerSearch:
         return is_small and not os.path.lexists(LedgerPaths(self._reader.path).index)
 
     def _indexed(self, index: "Index", wanted: Filter, end: int) -> Iterator[tuple[int, bytes]]:
-        """The newest lines as they are; where these are many, they are indexed first."""
+        """Yield the lines not indexed yet, then indexed ones; index the rest if it is long."""
         reader, position = self._reader, end
         covered = index.covered(reader, end)
         for position, line in reader.lines_backwards(end, covered.end):
@@ -249,7 +249,7 @@ _NUMBER_BYTES: Final = 120
 
 
 def _place_of(reader: LedgerReader, seq: int, end: int) -> int:
-    """Where the entries from this `seq` on begin, by bisection."""
+    """Return the offset of the first entry with `seq` or more, by bisection."""
     begin = 0
     while begin < end:
         middle = reader.whole_bytes((begin + end) // 2)
@@ -272,7 +272,7 @@ def find_numbered(path: str, seq: int) -> StoredEntry | None:
 def find_decided(
     path: str, event_types: Sequence[str], wanted: Filter, holding: bytes = b""
 ) -> Iterator[StoredEntry | BadRow]:
-    """Entries of these types that `wanted` matches, newest first, from the lines alone."""
+    """Yield entries of these types that `wanted` matches, newest first, without the index."""
     kinds = [f'"event_type":"{name}"'.encode() for name in event_types]
     needles = (*wanted.needles(), holding)
 
@@ -293,7 +293,7 @@ class FoundEffects(Struct, frozen=True):
     """Newest last. `bad`: lines that hold no entry."""
 
     results: tuple[StoredEntry, ...]
-    """`TOOL_RESULT` entries that name effects, or say that they are unknown."""
+    """`TOOL_RESULT` entries with effects, or with effects recorded as unknown."""
     intents: tuple[StoredEntry, ...]
     bad: tuple[BadRow, ...]
 
@@ -311,7 +311,7 @@ def find_effects(path: str, intents_of: Sequence[str] = ()) -> FoundEffects:
 def effects_in(
     rows: Sequence[StoredEntry | BadRow], intents_of: Sequence[str] | None = None
 ) -> FoundEffects:
-    """`intents_of` None: those of all agents."""
+    """Sort rows into results, intents and bad lines; `intents_of` None means all agents."""
     stored = [row for row in rows if isinstance(row, StoredEntry)]
     calls = [row for row in stored if row.entry.event_type == TOOL_RESULT]
     results = [row for row in calls if row.entry.metadata.get("effects")]
@@ -335,7 +335,7 @@ class Ledgers:
         self._paths = paths
 
     def query(self, name: LedgerName, wanted: Filter, last: int | None, skip: int = 0) -> Rows:
-        """The `last` newest after `skip` newer ones, of which few are in memory at a time."""
+        """Return the `last` newest after `skip` newer ones, which are read in small batches."""
         path, before = self._paths[name], None
         while stands(path):
             passed = query(str(path), wanted, last=min(skip, _PASSED_MAX), before=before)

@@ -1,7 +1,7 @@
-"""Read a ledger: no lock, no repair, and nothing beside it is needed.
+"""Read a ledger without locks, repairs or files beside it.
 
-What follows the last LF may be a line that is being written. A reader knows the segments that there
-were when it was opened: `keep_up` looks for those that were made since.
+Bytes after the last LF may be a line that is being written. A reader knows the segments that
+existed when it was opened; `keep_up` finds newer ones.
 """
 
 import errno
@@ -42,7 +42,7 @@ _LINE_USUAL: Final = 4096
 _TRIES: Final = 100
 _ENDLESS: Final = 1 << 64
 _UNREADABLE: Final = "the ledger cannot be read"
-_MORE: Final = "paddock ledger verify says more"
+_MORE: Final = "for details: paddock ledger verify"
 MORE_AND_BACKUP: Final = f"{_MORE}; compare with a backup"
 READING: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 Identity = tuple[int, int]  # device and inode: which file, whatever its name
@@ -78,7 +78,7 @@ class failing:  # noqa: N801 - read as the statement that it is
 
 
 def read_regular(path: str, bytes_max: int) -> bytes:
-    """Threat: a pipe would hold its reader up, and a link have another file count as this one."""
+    """Threat: opening a pipe would block, and a symlink would pass off another file as this one."""
     descriptor = os.open(path, READING)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -95,7 +95,7 @@ class Segment(NamedTuple):
 
 
 def list_starts(disk: "LedgerDisk", paths: LedgerPaths) -> list[int]:
-    """Where the sealed segments begin, in order; other names count for nothing."""
+    """Return the starts of the sealed segments, in order; ignore other names."""
     names, before = disk.listdir(paths.parent), len(os.path.basename(paths.stem)) + 1
     digits = (name[before : before + START_DIGITS] for name in names)
     starts = {int(each) for each in digits if each.isdecimal() and each.isascii()}
@@ -110,7 +110,7 @@ def find_identity(disk: "LedgerDisk", path: str | int) -> Identity:
 def find_newest(
     disk: "LedgerDisk", paths: LedgerPaths, descriptor: int
 ) -> tuple[Segment, list[int]]:
-    """The last start is the newest file's own where a rotation is on its way, or was killed."""
+    """During a rotation, or after a killed one, the last start is the newest file's."""
     identity, base = find_identity(disk, descriptor), 0
     starts = list_starts(disk, paths)
     if starts:
@@ -121,7 +121,7 @@ def find_newest(
 
 
 def read_head(path: str) -> HeadPage:
-    # Threat: a pipe in its place would have every reader wait for a writer.
+    # Threat: with a pipe in its place every reader would wait for a writer.
     if not os.path.lexists(path):
         return HeadPage(None, None)
     with failing("the ledger's head file cannot be read", path):
@@ -133,15 +133,15 @@ def read_head(path: str) -> HeadPage:
 
 
 def believable_marks(page: HeadPage, boot: bytes) -> list[Mark]:
-    """Return the marks that the ledger has to agree with, the farthest last.
+    """Return the marks that the ledger must match, the farthest last.
 
-    A durable one always. An append's while the machine runs on (a boot of zeros is not known):
-    the page cache is what was written, of which a restart may lose what no sync covers.
+    A durable mark always counts. An append's mark counts only in its boot (zeros: unknown), while
+    the page cache has all written bytes; a reboot may lose those that were not synced.
     """
     newest, durable = page.newest, page.durable
     found = [durable] if durable is not None and durable.entries else []
     if newest is not None and newest.boot == boot and any(boot):
-        # Where its newer slot is torn, the older one may lie before the durable mark.
+        # If its newer slot is torn, the older one may be before the durable mark.
         is_last = not found or newest.offset_bytes >= found[0].offset_bytes
         found.insert(len(found) if is_last else 0, newest)
     return found
@@ -150,7 +150,7 @@ def believable_marks(page: HeadPage, boot: bytes) -> list[Mark]:
 def split_lines(
     read: Callable[[int, int], bytes], start: int, end: int
 ) -> Iterator[tuple[int, list[bytes], bool]]:
-    """Yield a run's place, its lines, whether LF ends it; of a line too long, its head."""
+    """Yield each run's offset, lines, and whether LF ends it; truncate lines that are too long."""
     longest = limits.entry_bytes_max + 1
     carry, position = b"", start
     while position < end:
@@ -177,7 +177,7 @@ def split_lines(
 
 
 class LedgerText:
-    """The bytes of all segments as one text. Raises: HostError; LedgerDamagedError: a gap."""
+    """The bytes of all segments as one text. Raises: HostError; LedgerDamagedError for a gap."""
 
     def __init__(
         self, disk: "LedgerDisk", paths: LedgerPaths, starts: list[int], active: Segment
@@ -205,7 +205,7 @@ class LedgerText:
         return b"".join(pieces)
 
     def read_segment(self, start: int, size_bytes: int, offset: int) -> bytes:
-        """As `read`, of one segment to its own end, even where the next one starts earlier."""
+        """Read one segment up to its end, even if the next one starts earlier."""
         with failing(_UNREADABLE, self.path):
             if start == self.active.base:
                 return self._disk.pread(self.active.descriptor, size_bytes, offset - start)
@@ -236,16 +236,16 @@ class LedgerText:
                 yield offset, lines
 
     def whole_bytes(self, end: int) -> int:
-        """The place after the last LF before `end`."""
+        """Return the offset after the last LF before `end`."""
         return next(self.lines_backwards(end + 1))[0]
 
     def lines_backwards(self, end: int, first: int = 0) -> Iterator[tuple[int, bytes]]:
-        """The last line before `end` first; of one that is too long, as much as shows that."""
+        """Yield lines from `end` back to `first`; truncate lines that are too long."""
         position, carry, size = max(first, end - 1), b"", _LINE_USUAL
         if end <= first:
             return
         while position > first:
-            # Never across two segments: later ones can be read where one is missing.
+            # Never across two segments: if one is missing, later ones can still be read.
             start = max(first, self._bounds(position - 1)[0], position - size)
             parts = (self.read(position - start, start) + carry).split(b"\n")
             carry = parts[0][: limits.entry_bytes_max + 1]
@@ -261,7 +261,7 @@ class LedgerText:
         if at == 0:
             where = f"{self._paths.sealed(self.starts[0])!a} and before"
             said = f"the ledger's bytes before {self.starts[0]} are missing"
-            raise damage(said, where, "restore the segment that is missing from a backup")
+            raise damage(said, where, "restore the missing segment from a backup")
         return self.starts[at - 1], self.starts[at] if at < len(self.starts) else _ENDLESS
 
 
@@ -286,7 +286,7 @@ class LedgerReader(LedgerText):
         return page
 
     def keep_up(self) -> bool:
-        """Look for segments that were made since; False where the ledger is another one."""
+        """Find segments created since; return False if the ledger was replaced."""
         before = self.active
         if is_file(os, self.path, before.identity):
             return True
@@ -302,7 +302,7 @@ class LedgerReader(LedgerText):
         return True
 
     def files(self) -> Iterator[tuple[int, int, Iterator[tuple[int, list[bytes], bool]]]]:
-        """Each file's beginning, its own end (not the next one's beginning), and its lines."""
+        """Yield each file's start, its actual end (not the next file's start), and its lines."""
         for start in self.starts.copy():
             with failing(_UNREADABLE, self.path):
                 is_newest = start == self.active.base
@@ -311,7 +311,7 @@ class LedgerReader(LedgerText):
             yield start, end, split_lines(partial(self.read_segment, start), start, end)
 
     def touched(self, count: int) -> tuple[tuple[int, ...], ...]:
-        """The first `count` sealed files: start, size, inode, mtime, ctime of each."""
+        """Return start, size, inode, mtime and ctime of the first `count` sealed files."""
         found: list[tuple[int, ...]] = []
         for start in self.starts[:-1][:count]:
             path = self._paths.sealed(start)
@@ -328,11 +328,11 @@ def _open_newest(paths: LedgerPaths) -> tuple[Segment, list[int]]:
             try:
                 descriptor = os.open(path, READING)
             except FileNotFoundError as fault:
-                raise HostError("there is no ledger here", where=ascii(path)) from fault
+                raise HostError("ledger not found", where=ascii(path)) from fault
             opened.callback(os.close, descriptor)
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise HostError("a ledger is a regular file", where=ascii(path))
-            with suppress(FileNotFoundError):  # a rotation that was taken back
+            with suppress(FileNotFoundError):  # a rotation was undone
                 segment, starts = find_newest(os, paths, descriptor)
                 if is_file(os, path, segment.identity):
                     opened.pop_all()
@@ -341,7 +341,7 @@ def _open_newest(paths: LedgerPaths) -> tuple[Segment, list[int]]:
 
 
 def follow(path: str, *, last: int, poll: Callable[[], bool]) -> Iterator[StoredEntry]:
-    """The `last` entries, then each new one; `poll` waits and answers whether to go on."""
+    """Yield the `last` entries, then each new one; `poll` waits and returns False to stop."""
     with LedgerReader(path) as reader:
         position = _written_end(reader)
         for offset, _ in islice(reader.lines_backwards(position), max(0, last)):
@@ -368,7 +368,7 @@ def _written_end(reader: LedgerReader) -> int:
 
 
 def is_shaped(line: bytes) -> bool:
-    """Whether a line begins and ends as an entry's does; one that does not may hold anything."""
+    """Return True if a line begins and ends like an entry; other lines must be inspected."""
     return line.startswith(LINE_OPENING) and line.endswith(b'"}')
 
 
@@ -384,7 +384,7 @@ def unfinished(size_bytes: int) -> str:
     return f"{size_bytes} bytes follow the last whole line"
 
 
-_BEFORE: Final = frozenset({"lock", "new"})  # what stands beside a ledger before there is one
+_BEFORE: Final = frozenset({"lock", "new"})  # files beside a ledger that is not created yet
 
 
 def is_known(path: Path) -> bool:
@@ -399,19 +399,19 @@ def is_known(path: Path) -> bool:
 
 
 def stands(path: Path) -> bool:
-    """False where it was never made. Raises: LedgerDamagedError: it was made, and is gone."""
+    """Return False if it was never created. Raises: LedgerDamagedError: it was removed."""
     if path.exists():
         return True
-    # Threat: a ledger that was removed would pass for one that is empty. Look twice: another
-    # process may make it in between.
+    # Threat: a removed ledger would pass for an empty one. Check twice: another process may create
+    # it in between.
     if is_known(path) and not path.exists():
         raise gone_error(path, path.stem)
     return path.exists()
 
 
 def gone_error(path: Path, name: str) -> LedgerDamagedError:
-    said = f"the ledger {name} is gone: what is kept of it says that there was one"
-    hint = f"restore it from a backup, or go on: paddock ledger set-aside --ledger {name}"
+    said = f"the ledger {name} is gone: records of it still exist"
+    hint = f"restore it from a backup, or start a new one: paddock ledger set-aside --ledger {name}"
     return damage(said, str(path), hint)
 
 

@@ -1,7 +1,7 @@
-"""Who signs checkpoints: a port, and the ledger's own key behind it.
+"""Sign checkpoints: with a private key, or with a separate program that holds it.
 
-A signer signs only what goes on from what it signed before, as a witness does: a ledger that was
-cut, restored or made anew gets no signature, and what the signer remembers shows it.
+Like a witness, a signer signs only a continuation of what it signed before: a ledger that was cut,
+restored or recreated gets no signature, and the signer's last checkpoint is evidence of that.
 """
 
 import os
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-# The private half never lies inside a plane. It is one line of text, the signer key of C2SP
-# signed-note's reference tools: `PRIVATE+KEY+name+hash+base64(0x01 ‖ seed)`.
+# The private key is never stored inside a plane. It is one line of text, the signer key format of
+# C2SP signed-note's reference tools: `PRIVATE+KEY+name+hash+base64(0x01 ‖ seed)`.
 
 _PREFIX: Final = "PRIVATE+KEY+"
 _SEED_BYTES: Final = 32
@@ -45,10 +45,10 @@ class SigningKey(Struct, frozen=True):
         return _private_key(self.seed).sign(message)
 
 
-# Cached: loading a key and signing each derive it from its seed, a curve multiplication.
+# Cached: deriving a key from its seed costs a curve multiplication.
 @lru_cache(maxsize=4)
 def _private_key(seed: bytes) -> "Ed25519PrivateKey":
-    # Imported here: it costs more than opening a ledger, and few calls sign.
+    # Imported here: it takes longer than opening a ledger, and few calls sign.
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - only where needed
 
     return Ed25519PrivateKey.from_private_bytes(seed)
@@ -56,18 +56,18 @@ def _private_key(seed: bytes) -> "Ed25519PrivateKey":
 
 def make_key(name: str, seed: bytes) -> SigningKey:
     if not is_key_name(name):
-        raise ConfigError(f"not a name for a key: {name!a}", hint="printable, no space, no +")
+        raise ConfigError(f"invalid key name {name!a}", hint="printable, no space, no +")
     public = _private_key(seed).public_key().public_bytes_raw()
     return SigningKey(VerifierKey(name, public), seed)
 
 
 def create_key(path: str, name: str, randomness: Callable[[int], bytes]) -> SigningKey:
-    """Replace no file, and make one that its owner alone can read. Raises: HostError."""
+    """Create a key file that only its owner can read. Raises: HostError: the file exists."""
     key = make_key(name, randomness(_SEED_BYTES))
     encoded = b2a_base64(ALGORITHM_ED25519 + key.seed, newline=False).decode()
     text = f"{_PREFIX}{name}+{key.verifier.key_id.hex()}+{encoded}\n"
     if not create_file(Path(path), text.encode(), FILE_MODE):
-        raise HostError("a key stands there already", where=ascii(path))
+        raise HostError("the key file already exists", where=ascii(path))
     return key
 
 
@@ -83,10 +83,10 @@ def load_key(path: str, *, if_missing: str = "") -> SigningKey:
         said = f"the key cannot be read: {fault.strerror}"
         hint = if_missing if isinstance(fault, FileNotFoundError) else ""
         raise HostError(said, where=ascii(path), hint=hint) from fault
-    # Threat: a key that others may read, or have put there, signs for them too.
+    # Threat: with a key that others can read, or have put there, they can sign too.
     if status.st_mode & 0o077 or status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode):
         said = "a private key must be a file that only its owner can read"
-        hint = "chmod 600, and make a new key if others could read this one"
+        hint = "chmod 600, and create a new key if others could read this one"
         raise ConfigError(said, where=ascii(path), hint=hint)
     found = split_key(text.removeprefix(_PREFIX).removesuffix("\n"))
     if text.startswith(_PREFIX) and found is not None:
@@ -102,24 +102,24 @@ class Signer(Protocol):
     def verifier(self) -> VerifierKey: ...
 
     def last(self) -> notes.SignedCheckpoint | None:
-        """Raises: NoteError: not its own; ConfigError, HostError."""
+        """Return the last checkpoint. Raises: NoteError: signed by another key; as `sign`."""
 
     def sign(self, wanted: notes.Checkpoint, proof: Sequence[bytes]) -> notes.SignedCheckpoint:
-        """Raises: LedgerDamagedError: it does not go on from `last`; ConfigError, HostError."""
+        """Raises: LedgerDamagedError: it does not continue `last`; ConfigError, HostError."""
         ...
 
     def forget(self) -> None:
-        """Let the next checkpoint be anything: a person accepted that the ledger went back."""
+        """Accept any next checkpoint: a person accepted that the ledger was rolled back."""
 
 
 _HINT: Final = (
-    "look at the backups and at paddock ledger verify; if it was restored on purpose: "
+    "check the backups and run paddock ledger verify; if it was restored on purpose: "
     "paddock ledger accept-rollback"
 )
 
 
 class KeySigner:
-    """Keep what was signed last in a file beside the key. Read nothing before it is needed."""
+    """A signer with a key file and, beside it, its last checkpoint. It reads them when needed."""
 
     def __init__(self, key_path: Path, if_missing: str = "") -> None:
         self._key_path, self._if_missing = key_path, if_missing
@@ -136,24 +136,24 @@ class KeySigner:
     def sign(self, wanted: notes.Checkpoint, proof: Sequence[bytes]) -> notes.SignedCheckpoint:
         key = self._loaded()
         if wanted.origin != key.verifier.name:
-            said = f"this key is of {key.verifier.name!a}, and signs nothing of {wanted.origin!a}"
+            said = f"this key belongs to {key.verifier.name!a} and cannot sign {wanted.origin!a}"
             raise ConfigError(said, where=ascii(str(self._key_path)))
         last = self.last()
-        # Threat: whoever rewrote the ledger would have the new history signed, too.
+        # Threat: an attacker who rewrote the ledger would get the new history signed too.
         if last is not None:
             require_growth(last.checkpoint, wanted, proof)
         text = wanted.text
         note = notes.format_note(
             text, key.verifier.name, key.verifier.key_id, key.sign(text.encode())
         )
-        # Remembered first: a signature that got out is one that the signer knows of.
+        # Stored before it is returned: the signer knows every signature that it issued.
         replace_file(signed_path(self._key_path), note.encode())
         return notes.SignedCheckpoint(wanted, note)
 
     def forget(self) -> None:
         note = read_signed(self._key_path)
         if note is not None:
-            # Named by its hash: it may not parse, and must not replace an earlier one.
+            # Named by its hash: the note may not parse, and must not replace an earlier one.
             state = signed_path(self._key_path)
             state.rename(f"{state}.before-rollback-{sha256(note.encode()).hexdigest()[:16]}")
 
@@ -168,9 +168,9 @@ def require_growth(
 ) -> None:
     said = ""
     if wanted.size < last.size:
-        said = f"went back: {last.size} entries were signed, {wanted.size} are here"
+        said = f"was rolled back: {last.size} entries were signed, {wanted.size} are here"
     elif not notes.verify_consistency(last.size, wanted.size, last.root, wanted.root, proof):
-        said = f"is another one: its first {last.size} entries are not those that were signed"
+        said = f"was rewritten: its first {last.size} entries are not those that were signed"
     if said:
         raise LedgerDamagedError(f"the ledger {said}", where=ascii(wanted.origin), hint=_HINT)
 
@@ -190,7 +190,7 @@ _SHOWN_CHARS_MAX: Final = 300
 def run_command(
     command: Sequence[str], given: bytes, environment: Mapping[str, str], where: str
 ) -> "CompletedProcess[bytes]":
-    import subprocess  # noqa: PLC0415 - slow to load, and few sign with a program
+    import subprocess  # noqa: PLC0415 - slow to load, and rarely needed
 
     try:
         return subprocess.run(
@@ -210,11 +210,11 @@ def run_command(
 
 def failed(where: str, done: "CompletedProcess[bytes]", hint: str) -> HostError:
     said = done.stderr.decode(errors="replace").strip()[:_SHOWN_CHARS_MAX]
-    return HostError(f"it failed with {done.returncode}: {said!a}", where=where, hint=hint)
+    return HostError(f"exit status {done.returncode}: {said!a}", where=where, hint=hint)
 
 
 class NoteProgram(Struct, frozen=True):
-    """A program of the user's configuration, run as `COMMAND… ACTION ORIGIN`; answers text."""
+    """A program from the user's configuration, run as `COMMAND… ACTION ORIGIN`; prints text."""
 
     command: Sequence[str]
     origin: str
@@ -230,9 +230,9 @@ class NoteProgram(Struct, frozen=True):
         return done.stdout[: limits.checkpoint_note_bytes_max + 1].decode(errors="replace")
 
 
-# Whoever may run it with `key`, `last` and `sign` alone can neither take a key nor have a second
-# history signed; who may run `forget` is for its operator to say (a rule of sudo names the
-# arguments). `paddock ledger signer DIR` is such a program.
+# A user who may run it only with `key`, `last` and `sign` can neither read the key nor get a second
+# history signed. Its operator decides who may run `forget` (a sudo rule names the arguments).
+# `paddock ledger signer DIR` is such a program.
 
 _PROGRAM_HINT: Final = "the user's configuration names it: [ledger] signer"
 

@@ -1,11 +1,11 @@
-"""The end of a ledger: the marks that say where it is, and how lines are put behind it.
+"""The end of a ledger: the marks that record it, and appending lines after it.
 
-The head file says how far the ledger reaches, and how far the disk has it for certain
-(docs/formats/ledger.md). It is written with pwrite(2), not through a mapping: a mapped page on a
-full disk, or of a file that was cut, is a signal that kills.
+The head file records where the ledger ends, and how much of it is durable
+(docs/formats/ledger.md). It is written with pwrite(2), not mmap(2): access to a mapped page on a
+full disk, or of a truncated file, kills the process with SIGBUS.
 
-`append_plain` is the append of the hook, for one entry, without slow imports. What needs recovery,
-a rotation or a checkpoint is declined before a byte is written: `LedgerFile` (append.py) does it.
+`append_plain` appends one entry for the hook, without slow imports. If recovery, a rotation or a
+checkpoint is needed, it declines before writing anything, and `LedgerFile` (append.py) takes over.
 """
 
 import fcntl
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class LedgerDisk(Protocol):
-        """What reads a ledger and changes its end: `os`, or a `storage.disk.Disk`."""
+        """System calls that read and append to a ledger: `os`, or a `storage.disk.Disk`."""
 
         def open(self, path: str, flags: int, /) -> int: ...
         def close(self, fd: int, /) -> None: ...
@@ -51,23 +51,23 @@ _BASE_OFFSET = 5 * _SECTOR
 _BASE = struct.Struct("<QI")
 _MOVING = 2**64 - 1
 _PAGE_BYTES = _BASE_OFFSET + _BASE.size
-# generation, entries, offset, leaf, boot, twelve bytes that mean nothing any more, poisoned
+# generation, entries, offset, leaf, boot, twelve unused bytes, poisoned
 _RECORD = struct.Struct("<QQQ32s16s12xB")
 _CRC = struct.Struct("<I")
 _RANK = struct.Struct("<Q8xQ60xB")
-"""What orders the two records of a pair, the newer one greater: generation, offset, poisoned."""
+"""The sort key of the two records of a pair: generation, offset, poisoned."""
 _LINE_BYTES_USUAL = 4096
 _LOCK_TIMEOUT_S = 0.08
 _TAKE = fcntl.LOCK_EX | fcntl.LOCK_NB
-_TRIES_AT_ONCE = 20  # longer than a holder that runs on another processor has the lock
-_YIELD_MAX_S = 2e-3  # less than a time slice, which programs that only compute get each time
+_TRIES_AT_ONCE = 20  # outlasts a holder that is running on another processor
+_YIELD_MAX_S = 2e-3  # less than the time slice that a CPU-bound process gets
 _SLEEP_MIN_S = 20e-6
 _SLEEP_MAX_S = 2e-3
 _OPEN = posix.O_RDWR | posix.O_CLOEXEC | posix.O_NOFOLLOW
 _REGULAR, _KIND = 0o100000, 0o170000
 
 _EXTENSION = ".jsonl"
-START_DIGITS = 16  # so the names are in the segments' order, and the newest is the last
+START_DIGITS = 16  # names sort in the segments' order, the newest last
 
 
 class LedgerPaths:
@@ -90,15 +90,15 @@ class LedgerPaths:
 
 
 class NotPlainError(Exception):
-    """`LedgerFile` has to append this; no line was written."""
+    """The append needs `LedgerFile`; nothing was written."""
 
 
 class AppendFailedError(Exception):
-    """The entry is not acknowledged; the text says why."""
+    """The entry was not acknowledged."""
 
 
 class Mark:  # noqa: PLW1641 - no set holds one
-    """A line's end, and its leaf hash. A durable one is poisoned where a sync failed."""
+    """A line's end and leaf hash. A durable mark is poisoned after a failed sync."""
 
     __slots__ = ("boot", "entries", "generation", "is_poisoned", "leaf", "offset_bytes")
 
@@ -122,7 +122,7 @@ NOTHING_DURABLE = Mark(0, 0, 0, PREV_OF_GENESIS, bytes(16))  # the beginning of 
 
 
 class HeadPage:
-    """None: both slots are torn or were never written; of the base: torn, or in a rotation."""
+    """A mark is None if both its slots are torn or unwritten; the base, if torn or rotating."""
 
     def __init__(self, newest: Mark | None, durable: Mark | None, base: int | None = None) -> None:
         self.newest, self.durable, self.base = newest, durable, base
@@ -143,7 +143,7 @@ def decode_mark(page: bytes, at: int = 0) -> Mark | None:
 
 
 def find_pair(page: bytes, at: int) -> tuple[Mark | None, int]:
-    """Return a pair's newest valid record, and the slot for the next, which spares that one."""
+    """Return a pair's newest valid record, and the other slot, for the next record."""
     newer = int(_RANK.unpack_from(page, at + _SECTOR) > _RANK.unpack_from(page, at))
     for slot in (newer, 1 - newer):
         mark = decode_mark(page, at + slot * _SECTOR)
@@ -153,14 +153,14 @@ def find_pair(page: bytes, at: int) -> tuple[Mark | None, int]:
 
 
 class HeadFile:
-    """Its methods raise OSError."""
+    """The open head file. Its methods raise OSError."""
 
     def __init__(self, disk: "LedgerDisk", descriptor: int) -> None:
         self._disk, self.descriptor = disk, descriptor
 
     def read(self) -> HeadPage:
-        """Reading needs no lock: a torn record is no record."""
-        # Of a file that was cut, what is missing is no record.
+        """Read without a lock: a torn record is ignored."""
+        # Padding: a record that a truncated file lacks is invalid.
         page = self._disk.pread(self.descriptor, _PAGE_BYTES, 0).ljust(_PAGE_BYTES, b"\0")
         start, crc = _BASE.unpack_from(page, _BASE_OFFSET)
         is_known = start != _MOVING and crc == crc32(page[_BASE_OFFSET : _BASE_OFFSET + 8])
@@ -172,7 +172,7 @@ class HeadFile:
         return find_pair(pair.ljust(2 * _SECTOR, b"\0"), 0)
 
     def store_base(self, base: int | None) -> None:
-        """Where the newest segment begins; None while that changes. The append lock is held."""
+        """Store the newest segment's start; None during a rotation. The append lock is held."""
         start = _MOVING if base is None else base
         self._store(_BASE.pack(start, crc32(start.to_bytes(8, "little"))), _BASE_OFFSET)
 
@@ -183,7 +183,7 @@ class HeadFile:
         self._store(encode_mark(mark), _DURABLE_OFFSET + _SECTOR * slot)
 
     def raise_durable(self, mark: Mark, boot: bytes) -> bool:
-        """Advance the durable mark, under the commit lock. False where a sync has failed."""
+        """Advance the durable mark, under the commit lock. Return False if a sync has failed."""
         durable, slot = self.read_durable()
         if is_poisoned(durable, boot):
             return False
@@ -200,7 +200,7 @@ class HeadFile:
 
     def _store(self, record: bytes, offset: int) -> None:
         if self._disk.pwrite(self.descriptor, record, offset) != len(record):
-            raise OSError("it was written in part")
+            raise OSError("only part of it was written")
 
 
 def chain(before: Mark, bodies: "Sequence[bytes]") -> tuple[bytes, Mark]:
@@ -212,7 +212,7 @@ def chain(before: Mark, bodies: "Sequence[bytes]") -> tuple[bytes, Mark]:
 def put_lines(
     disk: "LedgerDisk", file: int, head: HeadFile, start: int, lines: bytes, after: Mark
 ) -> None:
-    """A write that fails is cut back; where that or the mark fails, the next append recovers."""
+    """Undo a failed write; if that or storing the mark fails, the next append recovers."""
     rest = lines
     try:
         while rest:
@@ -228,7 +228,7 @@ def is_poisoned(durable: Mark | None, boot: bytes) -> bool:
 
 
 def read_boot() -> bytes:
-    """Sixteen bytes that change when the machine starts anew; zeros where unknown."""
+    """Return sixteen bytes that change at each boot; zeros if unknown."""
     try:
         file = posix.open("/proc/sys/kernel/random/boot_id", posix.O_RDONLY | posix.O_CLOEXEC)
         try:
@@ -267,7 +267,7 @@ def wait_for_lock(
             lock(descriptor, _TAKE)
         except BlockingIOError:
             if tries:
-                # The holder may wait for this very processor, and needs it less than a sleep.
+                # The holder may be waiting for this processor; yielding is shorter than a sleep.
                 posix.sched_yield()
         else:
             return True
@@ -289,7 +289,7 @@ def is_file(disk: "LedgerDisk", path: str, identity: tuple[int, int]) -> bool:
     return (status.st_dev, status.st_ino) == identity
 
 
-# --- one entry, where nothing has to be recovered, rotated or signed ------------------------
+# --- append one entry, if no recovery, rotation or checkpoint is needed ---------------------
 
 
 def append_plain(
@@ -322,26 +322,26 @@ def _prepare(
     file = opened(paths.ledger, posix.O_APPEND | posix.O_NONBLOCK)
     status = posix.fstat(file)
     is_same = (status.st_dev, status.st_ino) == identity
-    _require(is_same and status.st_mode & _KIND == _REGULAR, "another ledger than before")
+    _require(is_same and status.st_mode & _KIND == _REGULAR, "the ledger was replaced")
     head = HeadFile(posix, opened(paths.head))
     opened(paths.commit_lock, posix.O_CREAT)
     _require(status.st_size + size + TAIL_BYTES_MAX <= SEGMENT_BYTES, "the ledger's file is full")
     page, boot = head.read(), read_boot()
     newest, durable, base = page.newest, page.durable, page.base
     if newest is None or durable is None or base is None or not durable.entries:
-        raise NotPlainError("the ledger's head is not whole")
+        raise NotPlainError("the ledger's head file is incomplete")
     is_due = newest.entries % CHECKPOINT_ENTRIES == CHECKPOINT_ENTRIES - 1
-    _require(not is_due, "a checkpoint is due, which LedgerFile makes")
+    _require(not is_due, "a checkpoint is due")
     is_known = newest.boot == boot and any(boot) and not durable.is_poisoned
     _require(is_known, "the head file predates this boot")
     end, synced = newest.offset_bytes, durable.offset_bytes
     is_whole = base < synced <= end == base + status.st_size
     _require(is_whole, "the ledger does not end at its mark")
-    # Threat: a byte put in or taken out moves every later line.
+    # Threat: inserting or deleting a byte moves every later line.
     for mark in [newest] if synced == end else [newest, durable]:
         line = line_before(lambda size, at: posix.pread(file, size, at), mark.offset_bytes - base)
         is_ours = line is not None and leaf_hash(line) == mark.leaf
-        _require(is_ours, "the line before a mark is another one")
+        _require(is_ours, "the line before a mark was changed")
     try:
         names = posix.listdir(paths.torn)
     except FileNotFoundError:
@@ -362,12 +362,12 @@ def _put_plain(
     try:
         disk.fdatasync(file)
     except OSError:
-        # Never tried again: the pages may be gone and count as clean.
+        # Never retried: the kernel may have dropped the pages and marked them clean.
         _take(commit)
         head.poison(after.boot)
         raise
-    # Threat: a copy was put in our place, and what others append to it is not synced by us; or
-    # the folder was removed, and the next writer made another lock and head.
+    # Threat: the file was replaced by a copy, so entries appended there are not synced here; or
+    # the folder was removed, and the next writer created another lock and head file.
     for path, each in held.items():
         status = disk.stat(each)
         identity = (status.st_dev, status.st_ino)

@@ -1,8 +1,8 @@
-"""The Merkle tree's hashes in files beside a ledger: made from its lines, and never believed.
+"""Cache the Merkle tree's hashes in files beside a ledger, and prove lines with them.
 
 `tree.0` has the leaf hashes, `tree.1` the roots of whole subtrees of 256 leaves, and so on
-(docs/formats/ledger.md); `tree.edge`, written last, says how far. They are not synced: who uses
-them compares with something signed, or makes them anew.
+(docs/formats/ledger.md); `tree.edge`, written last, records how far they reach. They are neither
+trusted nor synced: their users compare with a signed root, or recompute them from the lines.
 """
 
 import os
@@ -28,13 +28,13 @@ from paddock.pattern import lazy_pattern
 _TILE_LEVELS: Final = 8  # levels of the tree between two files
 _EDGE_BYTES_MAX: Final = 256
 _EDGE: Final = lazy_pattern(r"(\d{1,16}) (\d{1,16}) ([0-9a-f]{64})\n?", re.ASCII)
-"""No place in a ledger has more digits, and pread(2) takes no greater offset."""
+"""16 digits suffice for any place in a ledger, and are valid offsets for pread(2)."""
 
 T = TypeVar("T")
 
 
 class TreeFiles:
-    # One process at a time writes them.
+    # Only one process at a time may write them.
     def __init__(self, folder: str, *, create: bool) -> None:
         self._folder = folder
         self._descriptors: list[int] = []
@@ -61,7 +61,7 @@ class TreeFiles:
         return self._row(0, begin, count)
 
     def grow(self, reader: LedgerReader, end: Mark, signed: int) -> Growing:
-        """Hash the lines from the edge to the mark; after `signed` they must hold entries."""
+        """Hash the lines from the edge to the mark; from `signed` on they must hold entries."""
         growing = Growing.resume(self.node, self.edge.entries)
         leaf, offset = self.edge.leaf, self.edge.offset_bytes
         for at, lines in reader.lines(offset, end.offset_bytes):
@@ -115,7 +115,7 @@ class TreeFiles:
         return [data[at : at + HASH_BYTES] for at in range(0, len(data), HASH_BYTES)]
 
     def _open(self, file: int, *, create: bool) -> None:
-        # Threat: a pipe in its place would hold up whoever opens it.
+        # Threat: opening a pipe in its place would block.
         flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         flags |= os.O_RDWR | os.O_CREAT if create else os.O_RDONLY
         path = self._path(file)
@@ -142,7 +142,7 @@ class TreeFiles:
 
 
 def find_departure(reader: LedgerReader, checkpoint: Checkpoint) -> tuple[int, int] | None:
-    """The first entry that is not what was signed, and its place; None if the tree can't tell."""
+    """Return the first entry that differs from the signed one, and its offset, if known."""
     with (
         suppress(LedgerDamagedError, HostError),
         closing(TreeFiles(LedgerPaths(reader.path).folder, create=False)) as tree,
@@ -165,7 +165,7 @@ def checkpoints_folder(ledger: str) -> Path:
 
 
 def read_notes(folder: Path) -> list[tuple[str, str]]:
-    """Each note's name, its size, and its text; the newest last."""
+    """Return each note's name, which is its size, and text; the newest last."""
     found: list[tuple[str, str]] = []
     for size in sorted(note_sizes(folder)):
         path = str(folder / str(size))
@@ -179,7 +179,7 @@ def read_notes(folder: Path) -> list[tuple[str, str]]:
 
 
 def find_signed(path: str) -> SignedCheckpoint | None:
-    """The newest checkpoint beside the ledger, its signature verified. Raises: NoteError."""
+    """Return the newest checkpoint beside the ledger, verified. Raises: NoteError."""
     genesis = find_genesis(path)
     signed = read_notes(checkpoints_folder(path))
     if not signed or genesis is None:
@@ -217,7 +217,7 @@ class ConsistencyProof(Struct, frozen=True):
 
 
 def prove_inclusion(path: str, seq: int, signed: SignedCheckpoint) -> InclusionProof:
-    """Raises: UsageError: not covered; LedgerDamagedError: not what was signed; HostError."""
+    """Raises: UsageError: not covered; LedgerDamagedError: differs from the signed; HostError."""
     size, root = signed.checkpoint.size, signed.checkpoint.root
 
     def make(nodes: Nodes) -> InclusionProof | None:
@@ -244,16 +244,16 @@ def prove_consistency(path: str, old: int, signed: SignedCheckpoint) -> Consiste
 def _prove(
     path: str, signed: SignedCheckpoint, asked: int, needed: int, make: Callable[[Nodes], T | None]
 ) -> T:
-    """`make` returns None where a proof from these nodes does not lead to the signed root."""
+    """Build a proof with `make`, which returns None if it does not lead to the signed root."""
     size = signed.checkpoint.size
     if asked < 0 or needed > size:
         raise UsageError(
             f"the checkpoint covers entries 0 to {size - 1}, not {asked}",
-            hint="paddock ledger checkpoint makes a newer one",
+            hint="create a newer one: paddock ledger checkpoint",
         )
     found = None
     with (
-        suppress(LedgerDamagedError, HostError),  # the files beside the ledger are not whole
+        suppress(LedgerDamagedError, HostError),  # the tree files are damaged: use the lines
         closing(TreeFiles(LedgerPaths(path).folder, create=False)) as tree,
     ):
         found = make(tree.node)

@@ -1,9 +1,9 @@
-"""Verify a ledger: every line, every link, every checkpoint, and where it stops being true.
+"""Verify a ledger: every line, every link and every checkpoint; report problems and their places.
 
-The chain shows an edit without any key; checkpoints that are held elsewhere show a ledger that was
-cut, restored, or chained anew. A pass hashes every line, and parses only what no checkpoint covers;
-where anything does not fit, it is made again with every line parsed. What stands beside the lines
-can only raise a doubt: of it a checkpoint alone counts, by its signature.
+The chain shows an edit without any key. Checkpoints held elsewhere show a ledger that was cut,
+restored or rewritten. A pass hashes every line and parses only lines that no checkpoint covers; if
+it finds a mismatch, a second pass parses every line. Files beside the ledger are not trusted: they
+can only add problems, except a checkpoint, which counts if its signature is valid.
 """
 
 from collections.abc import Sequence
@@ -48,11 +48,11 @@ class ChainFault(StrEnum):
     CHECKPOINT = "checkpoint"
     ROLLED_BACK = "rolled_back"  # more was signed than is here
     REWRITTEN = "rewritten"  # other entries were signed than are here
-    ANCHOR = "anchor"  # the anchor holds no checkpoint, and some were signed
+    ANCHOR = "anchor"  # checkpoints were signed, but the anchor holds none
 
 
 class LedgerProblem(Struct, frozen=True):
-    """All 0 where it is about no place; `line` counts from 1 over all files."""
+    """Numbers are 0 if the problem has no place; `line` counts from 1 over all files."""
 
     kind: LineFault | ChainFault
     line: int
@@ -72,7 +72,7 @@ class Unanswered(Struct, frozen=True):
 
 
 class Held(Struct, frozen=True):
-    """`is_outside`: out of reach of who cuts the ledger. `is_authentic`: verified elsewhere."""
+    """`is_outside`: a user who cuts the ledger cannot reach it. `is_authentic`: verified before."""
 
     source: str
     note: str
@@ -87,7 +87,7 @@ class Agreement(Struct, frozen=True):
 
 
 class Remembered(Struct, frozen=True):
-    """Sealed files that were found whole: their starts, sizes, inodes and times."""
+    """Sealed files that were verified: their starts, sizes, inodes and times."""
 
     files: tuple[tuple[int, ...], ...]
     size: int
@@ -118,7 +118,7 @@ class Verification(Struct, frozen=True):
     @property
     def uncovered(self) -> str:
         which = f"entries {self.covered_entries} to {self.entries - 1}"
-        said = "are covered by no exported checkpoint: they could have been cut off or written anew"
+        said = "are covered by no exported checkpoint: they could have been cut off or rewritten"
         return f"{which} {said}" if self.covered_entries < self.entries else ""
 
 
@@ -129,12 +129,12 @@ def verify(
     since: Remembered | None = None,
     parse_all: bool = False,
 ) -> Verification:
-    """Say what is wrong with the ledger, and where.
+    """Return the ledger's problems and their places.
 
-    `held` are checkpoints from elsewhere. Files that are as `since` remembers them are not read
-    again. With `parse_all` each line is parsed, at some ten times the price.
+    `held` are checkpoints from elsewhere. Files unchanged since `since` are not read again.
+    `parse_all` parses every line, which takes about ten times as long.
 
-    Raises: HostError: no ledger that can be read, or its format is not known; ConfigError: a
+    Raises: HostError: the ledger cannot be read, or its format is unknown; ConfigError: a
     checkpoint beside it cannot be read. Damage is reported, never raised.
     """
     with LedgerReader(path) as reader:
@@ -146,12 +146,12 @@ def verify(
             key = VerifierKey.parse(reader.genesis().public_key)
             opened = [_open(each, key) for each in (*kept, *held)]
         except LedgerDamagedError:
-            since = None  # the pass over the lines says what is wrong with line 0
+            since = None  # the pass over the lines reports the problem of line 0
         outside = max((each.size for each in opened if each.held.is_outside), default=0)
         if since is not None and (
             outside < since.size or since.files != reader.touched(len(since.files))
         ):
-            since = None  # or no checkpoint from outside covers all that would not be read
+            since = None  # a file changed, or no outside checkpoint covers all unread lines
         parsed_from = 0 if parse_all else max((each.size for each in opened), default=0)
         found = _Pass(reader, marks, opened, since, parsed_from)
         if not found.run():
@@ -164,19 +164,19 @@ _EVENT_AT: Final = len(
     '{"id":"LED-00000000000000000000000000000000",'
     '"timestamp":"1970-01-01T00:00:00.000000Z","event_type":"'
 )
-"""What stands before an event's name has one length in every line."""
+"""The text before an event's name has the same length in every line."""
 _KIND_CHARS: Final = 12
 _INTENT: Final = f'{TOOL_INTENT}",'[:_KIND_CHARS].encode()
 _RESULT: Final = f'{TOOL_RESULT}",'[:_KIND_CHARS].encode()
 _GENESIS: Final = f'{GENESIS}","submission_id"'[:_KIND_CHARS].encode()
-_LOOKED_AT: Final = frozenset({_INTENT, _RESULT, _GENESIS})
+_CHECKED_KINDS: Final = frozenset({_INTENT, _RESULT, _GENESIS})
 _EVENT_END: Final = _EVENT_AT + _KIND_CHARS
 _CALLER: Final = b',"session_id":'
 _METADATA: Final = b',"metadata":{'
 
 
 class _Pass:
-    """One reading of the lines. Those below `parsed_from` are hashed and not parsed."""
+    """One pass over the lines. Lines below `parsed_from` are hashed but not parsed."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class _Pass:
         self._lines = self._seq = self._entries = 0
         self._before = self._offset = 0  # where the last line began, and where the next one begins
         self._prev: str = PREV_OF_GENESIS
-        """Empty after a bad line; the next `seq` tells whether that stood in an entry's place."""
+        """Empty after a bad line; the next `seq` shows whether that line replaced an entry."""
         self._head: Head | None = None
         self._genesis: Genesis | None = None
         self._problems: list[LedgerProblem] = []
@@ -199,9 +199,9 @@ class _Pass:
         self._growing = Growing()
         self._roots: dict[int, bytes] = {}
         self._places: dict[int, tuple[int, int, str]] = {}
-        """Of the sizes wanted: where the last line begins and ends, and its hash."""
+        """By wanted size: where the last line begins and ends, and its hash."""
         self._intents: dict[bytes, list[bytes | Unanswered]] = {}
-        """Those without a result, by the bytes that name the call; each its line."""
+        """Lines of intents without a result, by the bytes that name the call."""
         self._memory: Remembered | None = None
         self._since = since if since is not None and self._resume(since) else None
         known = self._seq
@@ -210,7 +210,7 @@ class _Pass:
         self._stops = sorted((size for size in wanted if size > known), reverse=True)
 
     def run(self) -> bool:
-        """False where the result does not count: another pass has to parse every line."""
+        """Return False if the result is not reliable and another pass must parse every line."""
         is_exact = self._since is None and not self._parsed_from
         known = len(self._since.files) if self._since else 0
         for start, end, runs in islice(self._reader.files(), known, None):
@@ -218,20 +218,20 @@ class _Pass:
             if is_newest:
                 self._memory = self._remember()
             if start != self._offset:
-                # Threat: a file taken out, or changed in length, moves no line of the next one.
+                # Threat: removing a file, or changing its length, moves no line of the next one.
                 ends = f"and the one before ends at {self._offset}"
                 lost = f"a file of the ledger begins at byte {start}, {ends}"
                 self._report(ChainFault.SEGMENT, self._lines + 1, self._offset, lost)
             for offset, lines, has_end in runs:
                 if not has_end and is_newest:
-                    self._take_unfinished(offset, end - offset)
+                    self._note_unfinished(offset, end - offset)
                 else:
-                    self._take(offset, lines, is_exact=is_exact)
+                    self._process(offset, lines, is_exact=is_exact)
                 if not self.is_sound and not is_exact:
                     return False
             self._offset = end - self._torn_bytes
         if self._lines == 0:
-            self._report(ChainFault.GENESIS, 0, 0, "there is no first line")
+            self._report(ChainFault.GENESIS, 0, 0, "the ledger has no first line")
         if self.is_sound:
             self._compare_marks()
         covered = max((each.size for each in self._agreements()), default=0)
@@ -266,7 +266,7 @@ class _Pass:
             names = map(encode_text, (each.session_id, each.agent, each.call_id))
             caller = b',"session_id":%b,"agent":%b,"call_id":%b,"metadata":{' % tuple(names)
             self._intents.setdefault(caller, []).append(each)
-        self._note_place()  # a checkpoint may end just where reading begins
+        self._note_place()  # a checkpoint may end exactly where reading begins
         return True
 
     def _remember(self) -> Remembered | None:
@@ -277,14 +277,14 @@ class _Pass:
         place = (self._seq, self._offset, self._prev)
         return Remembered(files, *place, tuple(edge), self._unanswered())
 
-    def _take(self, offset: int, lines: list[bytes], *, is_exact: bool) -> None:
+    def _process(self, offset: int, lines: list[bytes], *, is_exact: bool) -> None:
         self._offset = offset
         at = 0
         while at < len(lines):
             stop = min(len(lines), at + self._stops[-1] - self._seq) if self._stops else len(lines)
             may_fit = bool(self._lines and self._prev)
             if may_fit:
-                at += self._take_fitting(lines[at:stop])
+                at += self._process_fitting(lines[at:stop])
             if at < stop:
                 if may_fit and not is_exact:
                     self.is_sound = False
@@ -303,11 +303,11 @@ class _Pass:
         self._roots[self._seq] = self._growing.root()
         self._places[self._seq] = (self._before, self._offset, self._prev)
 
-    def _take_fitting(self, lines: list[bytes]) -> int:
+    def _process_fitting(self, lines: list[bytes]) -> int:
         leaves = fitting_leaves(lines, self._seq, self._prev, self._parsed_from)
         for number, line in enumerate(lines[: len(leaves)]):
             kind = line[_EVENT_AT:_EVENT_END]
-            if kind in _LOOKED_AT:
+            if kind in _CHECKED_KINDS:
                 if kind == _GENESIS:
                     del leaves[number:]
                     break
@@ -323,13 +323,12 @@ class _Pass:
         return count
 
     def _inspect(self, line: bytes) -> None:
-        """Parse one line, and compare it with those before."""
         self._lines += 1
         offset = self._offset
         found = inspect_line(line)
         if isinstance(found, BadLine):
             self._report(found.fault, self._lines, offset, found.detail)
-            # It stands in an entry's place, or between two: the next line tells.
+            # The next line shows whether this one replaced an entry or was inserted.
             self._prev = ""
         else:
             self._compare_place(offset, found)
@@ -337,7 +336,7 @@ class _Pass:
             self._growing.extend([bytes.fromhex(self._prev)])
         self._before, self._offset = offset, offset + len(line) + 1
 
-    def _take_unfinished(self, offset: int, size_bytes: int) -> None:
+    def _note_unfinished(self, offset: int, size_bytes: int) -> None:
         self._torn_bytes = size_bytes
         if self._marks and offset < self._marks[-1].offset_bytes:
             lost = "the line was written whole and has lost its end"
@@ -356,7 +355,7 @@ class _Pass:
             if line == 1:
                 self._report(ChainFault.GENESIS, 1, offset, "the first line follows another one")
             else:
-                # That line is not what it was.
+                # The line before this one was changed.
                 self._seq = seq - 1
                 other = f"not the line that entry {seq} was chained to"
                 self._report(ChainFault.CHANGED, line - 1, self._before, other)
@@ -371,7 +370,7 @@ class _Pass:
                 self._genesis = parse_genesis(stored)
             elif kind == _GENESIS:
                 raise LedgerDamagedError("GENESIS in the middle of a ledger")
-            elif kind in _LOOKED_AT:
+            elif kind in _CHECKED_KINDS:
                 self._note_call(stored.line, kind)
         except LedgerDamagedError as fault:
             self._report(ChainFault.GENESIS, self._lines, offset, fault.message)
@@ -401,7 +400,7 @@ class _Pass:
             self._omitted += 1
 
     def _note_call(self, line: bytes, kind: bytes) -> None:
-        # No text inside a line can hold what these begin and end with: there a quote is escaped.
+        # No text inside a line can contain these delimiters: quotes in text are escaped.
         begin = line.find(_CALLER, _EVENT_AT)
         caller = line[begin : line.find(_METADATA, begin) + len(_METADATA)]
         if kind == _INTENT:

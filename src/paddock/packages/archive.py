@@ -1,17 +1,17 @@
-"""Reading an archive without unpacking it: all of it is judged before a byte is written.
+"""Read an archive without unpacking it: all checks come before the first byte is written.
 
-    gzip within limits → members in the one form → names → the manifest → both agree
+    gzip within limits → members in the accepted format → names → manifest → both agree
 
-What was judged is what is installed: nothing later opens the archive again.
+The bytes that were checked are installed: nothing opens the archive again.
 
-The one form is ustar (POSIX.1-2017, under `pax`, but no pax header) of regular files, owner
-and group 0, time 0, mode 0644 or 0755, in one gzip member. A tar is accepted exactly when
-encoding its members again gives the same bytes; any order and any deflate stream are read. It
-is written in stored blocks (RFC 1951, 3.2.4): zlib's output differs between versions and builds.
+The format is ustar (POSIX.1-2017, under `pax`, without pax headers) of regular files, owner and
+group 0, time 0, mode 0644 or 0755, in one gzip member. A tar is accepted only if encoding its
+members again gives the same bytes; any order and any deflate stream are accepted. It is written in
+stored blocks (RFC 1951, 3.2.4), since zlib's output differs between versions and builds.
 
-Threat: two programs that read one archive differently. Extended headers (pax, GNU) give a
-member a second name or size, base-256 numbers a second length, bytes behind a name's NUL a
-second name. So headers are read one by one, and an extended one is refused.
+Threat: two programs read one archive differently. Extended headers (pax, GNU) give a member a
+second name or size, base-256 numbers a second length, bytes after a name's NUL a second name. So
+headers are read one by one, and extended headers are refused.
 """
 
 import os
@@ -49,7 +49,7 @@ from paddock.values.entries import digest_of
 _GZIP_HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _STORED_BYTES_MAX: Final = 65_535
 _GZIP_WINDOW: Final = 31
-"""zlib.h, inflateInit2: 15 bits of window, and 16 for a gzip header and nothing else."""
+"""zlib.h, inflateInit2: 15 bits of window, plus 16 for a gzip header only."""
 _BLOCK_BYTES: Final = 512
 _KINDS: Final = {
     b"\0": "a member of the oldest tar format",
@@ -75,33 +75,35 @@ class PackedFile(Struct, frozen=True):
 
 
 class Archive(Struct, frozen=True):
-    """A package as it came: exactly what its manifest declares."""
+    """A package as it was read: exactly the files that its manifest declares."""
 
     manifest: Manifest
     files: tuple[PackedFile, ...]
     """By path, without the manifest itself."""
     sha256: str
-    """Of the archive's bytes. Tells copies apart; the identity is the manifest's digest."""
+    """Digest of the archive's bytes. The package's identity is the manifest's digest."""
 
 
 def load_archive(path: Path) -> Archive:
     """Raises: UsageError, ConfigError; ArchiveRefusedError: as `read_archive`, or too large."""
     content = load_bytes(path)
     if len(content) > limits.package_archive_bytes_max:
-        raise ArchiveRefusedError(f"the archive is over {limits.package_archive_bytes_max} bytes")
+        raise ArchiveRefusedError(
+            f"the archive has more than {limits.package_archive_bytes_max} bytes"
+        )
     return read_archive(content)
 
 
 def load_bytes(path: Path) -> bytes:
-    """Read an archive's bytes: at most one more than it may have, so that too many show."""
+    """Read an archive's bytes, at most one more than allowed, so that excess is detected."""
     content = read_file_through_links(path, limits.package_archive_bytes_max + 1)
     if content is None:
-        raise UsageError(f"there is no archive {quote(str(path))}", where=str(path))
+        raise UsageError(f"archive {quote(str(path))} does not exist", where=str(path))
     return content
 
 
 def read_archive(content: bytes) -> Archive:
-    """Raises: ArchiveRefusedError: not the one form, or not what its manifest declares."""
+    """Raises: ArchiveRefusedError: another format, or not what its manifest declares."""
     members = read_members(content)
     manifest = _manifest(members)
     files = tuple(members[asset.path] for asset in manifest.assets if asset.path in members)
@@ -123,7 +125,7 @@ def write_members(members: Iterable[PackedFile]) -> bytes:
 
 
 def find_disagreements(manifest: Manifest, members: dict[str, PackedFile]) -> list[Failure]:
-    """G0A: where manifest and content do not agree; empty where they do."""
+    """G0A: return the differences between manifest and content; empty if they agree."""
     found = [
         Failure(path, "it is in the archive, and the manifest does not declare it")
         for path in sorted(members.keys() - manifest.by_path.keys() - {MANIFEST})
@@ -131,7 +133,7 @@ def find_disagreements(manifest: Manifest, members: dict[str, PackedFile]) -> li
     for asset in manifest.assets:
         member = members.get(asset.path)
         if member is None:
-            found.append(Failure(asset.path, "the manifest declares it, and it is not there"))
+            found.append(Failure(asset.path, "the manifest declares it, and it is missing"))
             continue
         digest = digest_of(member.content)
         if digest != asset.sha256:
@@ -143,12 +145,12 @@ def read_members(content: bytes) -> dict[str, PackedFile]:
     tar, found, offset = unwrap(content), dict[str, PackedFile](), 0
     while any(tar[offset : offset + _BLOCK_BYTES]):
         if len(found) > limits.package_files_max:
-            raise ArchiveRefusedError(f"it holds more than {limits.package_files_max} files")
+            raise ArchiveRefusedError(f"it contains more than {limits.package_files_max} files")
         member = _member(tar, offset, found)
         found[member.path] = member
         offset += len(_encode(member))
     rest, end = tar[offset:], _end_at(offset)
-    # Threat: a second archive behind the end, which a reader that passes over NULs goes on to.
+    # Threat: a second archive after the end, which a reader that skips NULs would read.
     if rest != end:
         is_cut = end.startswith(rest)
         raise ArchiveRefusedError(
@@ -170,13 +172,13 @@ def _member(tar: bytes, offset: int, known: dict[str, PackedFile]) -> PackedFile
         raise ArchiveRefusedError("its name is not UTF-8", file=shown) from None
     except tarfile.TarError:
         raise ArchiveRefusedError(
-            "a header's checksum, or a number in it, is wrong: damaged, cut off, or no tar archive"
+            "a header's checksum or a number is wrong: damaged, cut off, or not a tar archive"
         ) from None
     name, kind = info.name, header[156:157]
     if kind != tarfile.REGTYPE:
         what = _KINDS.get(kind, f"a member of the unknown type {kind!r}")
         raise ArchiveRefusedError(
-            f"it is {what}, and a package holds regular files only", file=name
+            f"it is {what}, and a package contains only regular files", file=name
         )
     if info.mode not in (FILE_MODE, PROGRAM_MODE):
         raise ArchiveRefusedError(f"its mode is {info.mode:04o}, not 0644 or 0755", file=name)
@@ -187,11 +189,11 @@ def _member(tar: bytes, offset: int, known: dict[str, PackedFile]) -> PackedFile
     encoded = _encode(member)
     if encoded[:_BLOCK_BYTES] != header:
         raise ArchiveRefusedError(
-            "its header is not the ustar header of its name, size and mode alone",
+            "its header has more than name, size and mode in ustar format",
             file=name,
             hint="make archives with: paddock package pack",
         )
-    # Threat: bytes between members are shown by no listing.
+    # Threat: no listing shows bytes between members.
     if not tar.startswith(encoded, offset):
         raise ArchiveRefusedError("bytes follow its content before the next file", file=name)
     return member
@@ -218,7 +220,7 @@ def _encode(member: PackedFile) -> bytes:
 
 
 def _end_at(offset: int) -> bytes:
-    """Two blocks of NULs, and as many as fill a record of twenty blocks."""
+    """Return two blocks of NULs, and padding to a record of twenty blocks."""
     end = 2 * _BLOCK_BYTES
     return b"\0" * (end + -(offset + end) % tarfile.RECORDSIZE)
 
@@ -237,9 +239,9 @@ def wrap(content: bytes) -> bytes:
 
 
 def unwrap(archive: bytes) -> bytes:
-    """What one gzip member holds. Raises: ArchiveRefusedError.
+    """Return the content of one gzip member. Raises: ArchiveRefusedError.
 
-    Threat: a bomb. Never more is made of it than the limit and one byte.
+    Threat: a bomb. Never inflate more than the limit and one byte.
     """
     ceiling = min(
         limits.package_bytes_max,
@@ -249,7 +251,7 @@ def unwrap(archive: bytes) -> bytes:
     try:
         found = inflating.decompress(archive, ceiling + 1)
     except zlib.error as fault:
-        raise ArchiveRefusedError(f"it is no gzip archive, or a damaged one: {fault}") from fault
+        raise ArchiveRefusedError(f"it is not a gzip archive, or is damaged: {fault}") from fault
     if len(found) > ceiling:
         raise ArchiveRefusedError(f"{len(archive)} bytes unpack to more than {ceiling}: a bomb")
     if not inflating.eof:
@@ -276,13 +278,13 @@ def _manifest(members: dict[str, PackedFile]) -> Manifest:
 def compute_sha256(path: Path) -> str:
     content = read_file(path, limits.package_bytes_max)
     if content is None:
-        raise ConfigError(f"{quote(str(path))} is not there", where=str(path))
+        raise ConfigError(f"{quote(str(path))} does not exist", where=str(path))
     return digest_of(content)
 
 
-# A source is a directory with `manifest.json` and the declared files at their paths. What
-# tools and systems leave lying about is left out and listed (`left_out`); any other undeclared
-# file stops the packing: a package never holds what nobody meant to put into it.
+# A source is a directory with `manifest.json` and the declared files at their paths. Leftovers of
+# tools and systems are skipped and listed (`left_out`); any other undeclared file stops the
+# packing: a package never contains a file by accident.
 
 _LITTER_NAMES: Final = frozenset(
     {
@@ -312,7 +314,7 @@ class PackReport(Struct, frozen=True):
     sha256: str
     size_bytes: int
     left_out: tuple[str, ...]
-    """Names below the source that are in no package; a directory ends in a slash."""
+    """Skipped names below the source; a directory ends in a slash."""
 
 
 class PackedSource(Struct, frozen=True):
@@ -329,14 +331,14 @@ class HashReport(Struct, frozen=True):
 
 
 def pack(source: Path, destination: Path) -> PackReport:
-    """Make the archive at a file, or in a directory as `<id>.tar.gz`; each time the same bytes.
+    """Create the archive at a file, or in a directory as `<id>.tar.gz`, reproducibly.
 
     Raises: ConfigError, UsageError, HostError; GateRefusedError: a file that is not declared.
     """
     packed = read_source(source)
     manifest = packed.manifest
     content = write_archive(manifest, packed.files)
-    read_archive(content)  # What we could not read ourselves is not given away.
+    read_archive(content)  # Do not include files that this user cannot read.
     target = _target(source, destination, manifest)
     replace_file(target, content, mode=ARCHIVE_MODE)
     return PackReport(target, manifest, digest_of(content), len(content), packed.left_out)
@@ -357,7 +359,7 @@ def read_source(source: Path) -> PackedSource:
 
 
 def write_hashes(source: Path, *, check: bool) -> HashReport:
-    """Put the digests of its files into a source's manifest; with `check`, only compare."""
+    """Write the digests of its files into a source's manifest; with `check`, only compare."""
     path = source / MANIFEST
     content = _manifest_bytes(path)
     given = parse_file(content, str(path))
@@ -404,7 +406,7 @@ def survey_source(source: Path) -> SourceSurvey:
         waiting += _survey_directory(source, waiting.pop(), found)
         if len(found.files) > limits.package_files_max + 1:
             raise UsageError(
-                f"{quote(str(source))} holds more than {limits.package_files_max} files"
+                f"{quote(str(source))} contains more than {limits.package_files_max} files"
             )
     return found
 
@@ -421,7 +423,7 @@ def _survey_directory(source: Path, prefix: str, found: SourceSurvey) -> Iterato
             elif stat.S_ISREG(mode):
                 found.files[name] = mode
             else:
-                # Threat: a link packs what it leads to, from anywhere on this machine.
+                # Threat: a link would pack its target, from anywhere on this machine.
                 found.refused.append(Failure(name, "it is a link or a special file"))
 
 
@@ -436,14 +438,14 @@ def _packed(
         if mode is None:
             if asset.path not in refused:
                 is_litter_of = any(_is_in(asset.path, each) for each in left_out)
-                why = "it is always left out" if is_litter_of else "it is not there"
+                why = "it is always left out" if is_litter_of else "it is missing"
                 failures.append(Failure(asset.path, f"it is declared, and {why}"))
             continue
         content = read_file(source / asset.path, room)
         digest = "" if content is None else digest_of(content)
         if content is None or digest != asset.sha256:
             failures.append(
-                Failure(asset.path, f"its hash is stale: it is {digest}, not {asset.sha256}")
+                Failure(asset.path, f"its hash is out of date: it is {digest}, not {asset.sha256}")
             )
             continue
         room -= len(content)
@@ -458,11 +460,11 @@ def _target(source: Path, destination: Path, manifest: Manifest) -> Path:
     target = destination
     if destination.is_dir():
         target = destination / f"{manifest.package_id}.tar.gz"
-    # An archive in its own source is undeclared there, and stops the next packing.
+    # An archive in its own source would be undeclared there, and stop the next packing.
     inner, outer = target.parent.resolve(), source.resolve()
     if inner == outer or outer in inner.parents:
         raise UsageError(
-            f"the archive {quote(str(target))} would lie in its own source",
+            f"the archive {quote(str(target))} would be in its own source",
             hint="name a place outside it",
         )
     return target
@@ -472,7 +474,7 @@ def _manifest_bytes(path: Path) -> bytes:
     content = read_file(path, limits.manifest_bytes_max)
     if content is None:
         raise UsageError(
-            f"there is no {MANIFEST} in {quote(str(path.parent))}", where=str(path.parent)
+            f"{quote(str(path.parent))} contains no {MANIFEST}", where=str(path.parent)
         )
     return content
 

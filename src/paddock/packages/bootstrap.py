@@ -1,16 +1,16 @@
-"""The bootstrap: the packages that a plane is made from, and the archive that carries them.
+"""The bootstrap: the packages of a new plane, and the archive that contains them.
 
-Below: founding a plane, which installs all of them at once.
+The second half installs all of them at once.
 
     CP_BOOTSTRAP.tar.gz
         README.md, install.sh, paddock, requirements.txt
         bootstrap.json          every other file with its SHA-256; the packages in order
         packages/PKG-….tar.gz
-        src/paddock/…           our own source: a machine needs Python and its packages alone
+        src/paddock/…           our own source: a machine needs only Python and its packages
 
-Everything is built from the directory of this program, and nothing depends on a clock, a user,
-a umask, a locale or an order of files: the same source builds the same bytes, and the source
-inside an archive builds that archive again.
+Everything is built from this program's directory. Nothing depends on a clock, a user, a umask, a
+locale or an order of files: the same source builds the same bytes, and the source inside an archive
+builds that archive again.
 """
 
 import secrets
@@ -78,7 +78,7 @@ _TOP: Final = {
 }
 _PLANE_DIRECTORIES: Final = ("HOT", "HO2", "HO1", "agents", "objects")
 _NOT_SHIPPED: Final = frozenset({"ruff.toml"})
-"""Only a linter reads it; a wheel leaves it out as well."""
+"""Only a linter reads it; wheels omit it as well."""
 
 
 class Unpacked(Struct, frozen=True):
@@ -105,17 +105,17 @@ def find_differences(content: bytes, program: Path = PROGRAM) -> tuple[Failure, 
     found = [Failure(name, "it is not in the archive") for name in sorted(own.keys() - theirs)]
     for name in sorted(theirs):
         if name not in own:
-            found.append(Failure(name, "it is in the archive, and not in this distribution"))
+            found.append(Failure(name, "it is in the archive, but not in this distribution"))
         elif theirs[name] != own[name]:
-            found.append(Failure(name, "it is another one than this distribution's"))
-    return tuple(found) or (Failure("", "its files are the same, and its bytes are not"),)
+            found.append(Failure(name, "it differs from this distribution's"))
+    return tuple(found) or (Failure("", "its files are the same, but its bytes differ"),)
 
 
 def read_unpacked(directory: Path) -> Unpacked:
     given = load_file(directory / INDEX, limits.manifest_bytes_max)
     if given is None:
         raise UsageError(
-            f"{quote(str(directory))} is no unpacked bootstrap archive: it has no {INDEX}",
+            f"{quote(str(directory))} is not an unpacked bootstrap archive: it has no {INDEX}",
             where=str(directory),
         )
     index = given.convert(_Index)
@@ -124,11 +124,13 @@ def read_unpacked(directory: Path) -> Unpacked:
     read: dict[str, bytes] = {}
     for name, digest in ((row.path, row.sha256) for row in index.files):
         if path_problem(name) or name.split("/")[0] in _PLANE_DIRECTORIES:
-            raise given.error("files", f"{quote(name)} is no file of an archive", "unpack it anew")
+            raise given.error(
+                "files", f"{quote(name)} is not a file of an archive", "unpack it again"
+            )
         read[name] = _declared(directory, name, digest)
     archives = tuple(_listed(read, name) for name in index.packages)
     if not archives or _in_order(archives) != archives:
-        raise given.error("packages", "the packages are not in their order", "unpack it anew")
+        raise given.error("packages", "the packages are in the wrong order", "unpack it again")
     return Unpacked(directory, archives, frozenset({*read, INDEX}))
 
 
@@ -154,7 +156,7 @@ def _packed(source: Path) -> Archive:
     if source.name != packed.manifest.package_id:
         wrong = Failure(source.name, "the directory is named after another package")
         raise GateRefusedError("G0A", [wrong])
-    # None of them has to be executable (a script runs by `sh FILE`). File systems, unpackers and
+    # No file needs to be executable (scripts run by `sh FILE`). File systems, unpackers and
     # checkouts lose or add modes, and the bytes have to be the same everywhere.
     files = tuple(replace(file, mode=FILE_MODE) for file in packed.files)
     return Archive(packed.manifest, files, events.digest_of(write_archive(packed.manifest, files)))
@@ -212,7 +214,7 @@ def _content(path: Path) -> bytes:
 def _declared(directory: Path, name: str, digest: str) -> bytes:
     content = read_file(directory / name, limits.package_bytes_max)
     if content is None:
-        raise ArchiveRefusedError("the index names it, and it is not there", file=name)
+        raise ArchiveRefusedError("the index names it, and it is missing", file=name)
     if events.digest_of(content) != digest:
         raise ArchiveRefusedError(
             f"its digest is {events.digest_of(content)}, not {digest}", file=name
@@ -223,37 +225,37 @@ def _declared(directory: Path, name: str, digest: str) -> bytes:
 def _listed(read: dict[str, bytes], package_id: str) -> Archive:
     name = _archive_name(package_id)
     if name not in read:
-        raise ArchiveRefusedError("the index names the package, and no such file", file=name)
+        raise ArchiveRefusedError("the index names the package, but not its file", file=name)
     archive = read_archive(read[name])
     if archive.manifest.package_id != package_id:
-        raise ArchiveRefusedError("it holds another package", file=name)
+        raise ArchiveRefusedError("it contains another package", file=name)
     return archive
 
 
-# Founding a plane: all packages of the bootstrap at once, where no plane was yet.
+# Bootstrap of a plane: install all its packages at once, where no plane exists yet.
 #
 #     the packages ledger: the operator's key is enrolled
 #     the key's public half and approvals   one set of the journal
 #     the packages, as one change: files, manifests, receipts, and an entry for each
 #     the packages ledger: the set is signed
-#     the admin's configuration             by whoever called: from then on it is a plane
+#     the admin's configuration             by the caller: from then on it is a plane
 #
-# Killed anywhere, no plane is left, and the next founding goes on: approvals that still hold are
-# used, and the change is settled as any other. Once the ledger holds it, no file may be missing;
-# and where the ledger holds more than such a beginning, a plane stood there that lost its
-# configuration: nothing is installed on it under approvals that it used.
+# If it is killed anywhere, no plane exists, and the next bootstrap continues: valid approvals are
+# used again, and the change is recovered like any other. Once it is in the ledger, no file may be
+# missing. If the ledger has more than such a beginning, this was a plane that lost its
+# configuration: nothing is installed there under approvals that it used.
 #
-# Of the checks of an install these are made: G0A (as the archives are read), G3, ownership and
-# places. Not that configuration loads, nor room: the packages are this program's own. Acceptance
-# commands are run later, by the gate G4.
+# Of an install's checks it makes G0A (as the archives are read), G3, ownership and paths. It does
+# not check that configuration loads or that there is room: the packages are this program's own.
+# The gate G4 runs acceptance commands later.
 
 
 class Founding(Struct, frozen=True):
     archives: tuple[Archive, ...]
     key: SigningKey | None
-    """The operator's; None for a plane without approvals (`--dev`)."""
+    """The operator's key; None for a plane without approvals (`--dev`)."""
     later: frozenset[str]
-    """Files that `found` leaves out, and its caller writes last."""
+    """Files that `found` omits and its caller writes last."""
 
     @property
     def manifests(self) -> tuple[Manifest, ...]:
@@ -261,22 +263,22 @@ class Founding(Struct, frozen=True):
 
 
 def found(depot: Depot, founding: Founding) -> tuple[Path, ...]:
-    """Install all packages; return the files that were made. The caller holds the plane's lock.
+    """Install all packages; return the created files. The caller holds the plane's lock.
 
     Raises: as `install`; ConfigError: a key, an approval or a record is not ours.
     """
     _require_sound(founding)
     with changing(depot):
-        # Without a ledger, files beside its place are of one that was being made: no damage.
+        # Without a ledger, files beside its path belong to one that was being created: no damage.
         log = depot.ledger.read() if depot.ledger.path.exists() else PackageLog(())
         _require_beginning(log, founding, depot.ledger.path)
         swap = _swap(depot, founding)
         if not log.holds(events.PACKAGE_INSTALLED):
             _install(depot, founding, swap, _approvals(depot, founding, log))
         elif swap.paths:
-            why = f"{quote(swap.paths[0].path)} is not as in the set that was recorded"
+            why = f"{quote(swap.paths[0].path)} differs from the recorded set"
             raise _was_a_plane(why, depot.ledger.path)
-        # A founding that was killed after it signed does not sign again.
+        # A bootstrap that was killed after it signed does not sign again.
         if founding.key is not None and not log.holds(events.PACKAGE_SET_SIGNED):
             sign_now(depot, founding.key)
     return tuple(depot.layout.root / change.path for change in swap.paths if change.before is None)
@@ -297,11 +299,11 @@ def _swap(depot: Depot, founding: Founding) -> Swap:
 def _require_sound(founding: Founding) -> None:
     manifests = founding.manifests
     if install_order(manifests) != manifests:
-        raise GateRefusedError("G3", [Failure("", "the packages are not in their order")])
+        raise GateRefusedError("G3", [Failure("", "the packages are in the wrong order")])
     failures = [each for manifest in manifests for each in find_place_problems(manifest)]
     paths = Counter(asset.path for manifest in manifests for asset in manifest.assets)
     twice = sorted(path for path, times in paths.items() if times > 1)
-    failures += [Failure(path, "two packages bring it") for path in twice]
+    failures += [Failure(path, "two packages contain it") for path in twice]
     collision = find_collision(paths)
     if collision is not None:
         failures.append(Failure(collision[1], f"it is {collision[0]} on some file systems"))
@@ -310,10 +312,10 @@ def _require_sound(founding: Founding) -> None:
 
 
 def _require_beginning(log: PackageLog, founding: Founding, ledger: Path) -> None:
-    """Refuse a log that tells of more than a founding of these packages.
+    """Refuse a ledger with more than a bootstrap of these packages.
 
-    A founding that was cut short goes on only as it began, with or without `--dev`. Threat:
-    packages that were removed or changed since come back under their old approvals.
+    An interrupted bootstrap continues only as it began, with or without `--dev`. Threat: packages
+    that were removed or changed since would return under their old approvals.
     """
     digests, is_dev = {each.digest for each in founding.manifests}, founding.key is None
     for stored in log.entries:
@@ -325,9 +327,9 @@ def _require_beginning(log: PackageLog, founding: Founding, ledger: Path) -> Non
         if (entry.metadata.get("dev") is True) is not is_dev:
             how = "without" if is_dev else "with"
             raise ConfigError(
-                f"an init {how} --dev was stopped here",
+                f"an init {how} --dev was interrupted here",
                 where=str(ledger),
-                hint=f"go on {how} --dev, or name another directory; nothing was changed",
+                hint=f"continue {how} --dev, or name another directory; nothing was changed",
             )
 
 
@@ -339,30 +341,30 @@ def _begins(entry: events.Entry, digests: set[str]) -> bool:
 
 def _was_a_plane(why: str, ledger: Path) -> ConfigError:
     return ConfigError(
-        f"a plane stood here that lost its {PLANE_MARKER}: {why}",
+        f"this plane has lost its {PLANE_MARKER}: {why}",
         where=str(ledger),
-        hint="put that file back from a backup, or name another directory; nothing was changed",
+        hint="restore that file from a backup, or name another directory; nothing was changed",
     )
 
 
 def _approvals(
     depot: Depot, founding: Founding, log: PackageLog
 ) -> Mapping[str, signing.PackageApproval]:
-    """Make an approval for each package, by its id; use those that a killed founding made."""
+    """Create an approval for each package, by id; reuse those of a killed bootstrap."""
     key, layout = founding.key, depot.layout
     known, standing = signing.read_keys(layout), signing.read_approvals(layout)
     if key is None:
         if known or standing:
             raise ConfigError(
-                "the plane that is to be made with --dev has a key or an approval already",
+                "the target directory already contains a key or an approval, unusable with --dev",
                 where=str(layout.registries),
-                hint="make it without --dev, or name another directory; nothing was changed",
+                hint="create it without --dev, or name another directory; nothing was changed",
             )
         return {}
     public = signing.public_half(key)
     if known.keys() - {public.key_id}:
         raise ConfigError(
-            "a key of somebody else stands in the plane that is to be made",
+            "the target directory already contains another operator's key",
             where=str(layout.registries / "keys"),
             hint="name an empty directory or a new one; nothing was changed",
         )
@@ -417,5 +419,5 @@ def _install(
         swap.write_receipt(receipt)
         changes.append((entry, receipt))
     swap.finish()
-    depot.ledger.open().close()  # Make it: `complete` reads it before it appends.
+    depot.ledger.open().close()  # Create it: `complete` reads it before it appends.
     carry_out(depot, transaction_of("the bootstrap", *changes), swap)

@@ -1,14 +1,14 @@
-"""Carry out one change of packages as one set, and complete one that was cut short.
+"""Carry out one change of packages as one set, and complete an interrupted one.
 
     the swap, one set of the plane's journal: files, manifest, a draft of the receipt and,
-    last of all, the record of the ledger entries that are due
+    last of all, the record of the ledger entries to append
     → ledger entries → final receipts, and the record is removed
 
     objects/packages/transaction.json     the record; there is at most one
 
-Killed at any moment, the next command on the plane settles it: the journal completes the swap
-or undoes it, and where the record stands, the swap happened. An entry is appended only if the
-ledger does not hold it yet, so there is exactly one.
+If it is killed at any moment, the next command on the plane recovers it: the journal completes or
+undoes the swap. If the record exists, the swap happened. An entry is appended only if the ledger
+does not have it yet, so there is exactly one.
 """
 
 import os
@@ -71,7 +71,7 @@ from paddock.workspace.paths import EntryKind
 class PathChange(Struct, frozen=True):
     path: str
     before: str | None
-    """The version of what stood there; None: nothing."""
+    """The version of the previous file; None: there was none."""
     after: PackedFile | None
 
     @property
@@ -81,14 +81,14 @@ class PathChange(Struct, frozen=True):
         return "removed" if self.after is None else "replaced"
 
 
-# Acceptance commands run before the change, over the plane as it is going to be, in the
-# sandbox of the shell tools. They change nothing: what such a command writes is thrown away.
+# Acceptance commands run before the change, on the plane as it is going to be, in the sandbox of
+# the shell tools. They change nothing: their writes are discarded.
 
 
 class AcceptanceResult(Struct, frozen=True):
     command: str
     passed: bool
-    """It exited by itself, with 0."""
+    """It exited on its own, with status 0."""
     exit_code: int
     output: str
     """The end of its output, at most `limits.acceptance_output_chars_max`; a cut is marked."""
@@ -99,7 +99,7 @@ class AcceptanceResult(Struct, frozen=True):
         return f"{quote(self.command)} ended with {self.exit_code}{said}"
 
     def as_json(self) -> dict[str, Json]:
-        """Without its output, which may hold anything."""
+        """Omit its output, which may contain anything."""
         return {
             "command": self.command,
             "passed": self.passed,
@@ -109,7 +109,7 @@ class AcceptanceResult(Struct, frozen=True):
 
 
 class AcceptanceRunner(Protocol):
-    # Run it on the plane with these changes made.
+    # Run it on the plane with these changes applied.
     # Raises: SandboxUnavailableError: this host cannot confine it, so it does not run.
     def run(self, acceptance: Acceptance, changes: Sequence[PathChange]) -> AcceptanceResult: ...
 
@@ -118,7 +118,7 @@ class NoAcceptance:
     def run(self, acceptance: Acceptance, changes: Sequence[PathChange]) -> AcceptanceResult:
         raise errors.SandboxUnavailableError(
             f"the acceptance command {quote(acceptance.command)} cannot run without a sandbox",
-            hint="paddock doctor says what this host lacks for one",
+            hint="paddock doctor says what this host lacks",
         )
 
 
@@ -139,7 +139,7 @@ class ToldChange(Strict, frozen=True):
 
 
 class Transaction(Strict, frozen=True, kw_only=True):
-    """The entries and receipts that are due for files which are in their places already."""
+    """The ledger entries and receipts still to write for files that are already in place."""
 
     format: int = FORMAT
     id: str
@@ -158,9 +158,9 @@ def new_transaction_id() -> str:
 
 
 class PendingChange(Struct, frozen=True):
-    """A change that is not over: its lock and its record, in the plane's own store.
+    """An unfinished change: its lock and its record, in the plane's own store.
 
-    No package brings files there, and no agent writes there.
+    Packages contain no files there, and agents cannot write there.
     """
 
     layout: PlaneLayout
@@ -173,11 +173,11 @@ class PendingChange(Struct, frozen=True):
         return try_locked(self._directory())
 
     def at_rest(self) -> AbstractContextManager[None]:
-        """Shared: any number of readers, and no change of packages meanwhile."""
+        """Shared: any number of readers, but no change of packages meanwhile."""
         return locked(self._directory(), SHARED)
 
     def try_at_rest(self) -> AbstractContextManager[bool]:
-        """Like `at_rest` without waiting; False during a change. Who else writes is not checked."""
+        """Like `at_rest` without waiting; False during a change. Other writers are not checked."""
         if not self._lock.is_dir():
             atomic.make_directories(self._lock)
         return try_locked(self._lock, SHARED)
@@ -186,16 +186,16 @@ class PendingChange(Struct, frozen=True):
         return os.path.lexists(self.layout.package_transaction)
 
     def read(self) -> Transaction | None:
-        """Raises: ConfigError, IntegrityError: damaged, or of another version; no crash does it."""
+        """Raises: ConfigError, IntegrityError: damaged, or of another version; never by a crash."""
         path = self.layout.package_transaction
         given = load_file(path, limits.receipt_bytes_max)
         if given is None:
             return None
         if given.members.get("format") != FORMAT:
             raise errors.IntegrityError(
-                "a change of packages that another version of paddock began",
+                "another version of paddock began a change of packages",
                 where=str(path),
-                hint="any command of that version ends it: paddock package list",
+                hint="complete it with any command of that version: paddock package list",
             )
         try:
             found = given.convert(Transaction)
@@ -220,11 +220,11 @@ class PendingChange(Struct, frozen=True):
 
 
 class Depot(Struct, frozen=True):
-    """What a change of packages needs of a plane: its files, history, journal and ledger."""
+    """The parts of a plane that a change of packages uses."""
 
     layout: PlaneLayout
     workspace: Workspace
-    """On the plane's root: an install writes through the same fence as any tool."""
+    """On the plane's root: an install writes through the same fence as a tool."""
     objects: ObjectStore
     journal: Journal
     ledger: PackageLedger
@@ -240,8 +240,8 @@ class Depot(Struct, frozen=True):
         commit_changes(self.workspace, phases, self.objects, self.journal, label=label)
 
 
-# Plans one set of changes, and writes nothing. What stands at a path decides whether it is put,
-# replaced, left or refused; if it is no longer so when the set is committed, all of it fails.
+# Plans one set of changes, and writes nothing. The file at a path decides whether it is created,
+# replaced, kept or refused; if that file has changed when the set is committed, the set fails.
 
 DIRECTORY_MODE: Final = 0o700
 _ENTRIES_MAX: Final = limits.change_set_paths_max
@@ -250,7 +250,7 @@ _ENTRIES_MAX: Final = limits.change_set_paths_max
 class Swap(Struct):
     workspace: Workspace
     keeps_old: bool = True
-    """Keep what is replaced in the history; not needed for drafts of a moment."""
+    """Keep replaced content in the history; not needed for short-lived drafts."""
     changes: list[StagedChange] = field(default_factory=list[StagedChange])
     paths: list[PathChange] = field(default_factory=list[PathChange])
     notes: list[str] = field(default_factory=list[str])
@@ -262,7 +262,7 @@ class Swap(Struct):
             self.remove(act.path, act.before.sha256)
 
     def write(self, path: str, content: bytes, mode: int) -> None:
-        """Put a file of the plane's own at `path`, in place of any file or link there."""
+        """Write one of the plane's own files at `path`, replacing any file or link there."""
         entry, state = self._look(path)
         self._write(entry, state, content, mode)
 
@@ -270,14 +270,12 @@ class Swap(Struct):
         self.write(receipt_path(receipt.package_id), receipt.to_bytes(), atomic.FILE_MODE)
 
     def remove(self, path: str, brought: str | None = None) -> None:
-        """Remove a file; note it where its digest is not `brought`.
+        """Remove a file; note it if its digest is not `brought`.
 
-        Raises: GateRefusedError for what makes this a plane.
+        Raises: GateRefusedError for a file that makes this a plane.
         """
         if path == PLANE_MARKER:
-            raise GateRefusedError(
-                "G0B", [Failure(path, "without it this is no plane: it cannot be taken away")]
-            )
+            raise GateRefusedError("G0B", [Failure(path, "a plane needs it: it cannot be removed")])
         entry, state = self._look(path)
         if state is None:
             self.notes.append(f"{path} was missing")
@@ -302,22 +300,22 @@ class Swap(Struct):
         entry, state = self._look(act.path)
         if state is None:
             if act.before is not None:
-                self.notes.append(f"{act.path} was missing, and is there again")
+                self.notes.append(f"{act.path} was missing, and has been restored")
         elif self._stays(act, state):
             return
         self._write(entry, state, packed.content, packed.mode)
 
     def _stays(self, act: Put, state: EntryState) -> bool:
-        """Return True for an operator's configuration; refuse a file that no package brought."""
+        """Return True for an operator's configuration; refuse a file that belongs to no package."""
         asset, version = act.asset, state.version
         shipped = None if act.before is None else act.before.sha256
         if asset.is_config and state.kind is EntryKind.FILE and version != shipped:
             if version != asset.sha256:
-                self.notes.append(f"{act.path} is configuration and stays as it is")
+                self.notes.append(f"{act.path} is configuration, and was kept")
             return True
         if shipped is None and (version != asset.sha256 or state.kind is not EntryKind.FILE):
             raise OwnershipRefusedError(
-                [Failure(act.path, "something stands there that no package brought")]
+                [Failure(act.path, "the existing file belongs to no package")]
             )
         if shipped is not None and version not in (shipped, asset.sha256):
             self._note_changed(act.path, state)
@@ -329,7 +327,7 @@ class Swap(Struct):
             self.notes.append(f"{path} had been replaced by a link to {target}, which is gone")
             return
         self.notes.append(
-            f"{path} had been changed; what stood there is kept in objects as {_version(state)},"
+            f"{path} had been changed; its content is kept in objects as {_version(state)},"
             " until the history needs the room"
         )
 
@@ -370,7 +368,7 @@ class Swap(Struct):
             # elsewhere.
             raise GateRefusedError("G0B", [Failure(path, error.message)]) from error
         if state is not None and state.kind is EntryKind.DIRECTORY:
-            raise OwnershipRefusedError([Failure(path, "a directory stands there")])
+            raise OwnershipRefusedError([Failure(path, "a directory is there")])
         return entry, state
 
     # Directories
@@ -423,17 +421,17 @@ def _version(state: EntryState) -> str:
 
 
 def settle(depot: Depot) -> str | None:
-    """Complete what a killed command left; return its package. The caller holds the lock.
+    """Complete a killed command's change; return its package. The caller holds the lock.
 
-    Raises: HostError: it cannot be settled now. LedgerBusyError, LedgerFullError: the files
-    are in their places, the entry is still due.
+    Raises: HostError: it cannot be completed now. LedgerBusyError, LedgerFullError: the files are
+    in place, but the entry is still missing.
     """
     for found in recover(depot.journal, Disk(), depot.workspace.resolution):
         is_ours = not found.label or found.label.startswith("TX-")
         if found.settled is RecoveredSet.WAITING and is_ours:
             raise errors.HostError(
-                f"a change of packages cannot be settled yet: {found.why}",
-                hint="end other programs that work on the plane, then try again",
+                f"a change of packages cannot be completed yet: {found.why}",
+                hint="stop other programs that use the plane, then try again",
             )
     transaction = depot.pending.read()
     if transaction is None:
@@ -468,8 +466,8 @@ def tidy(depot: Depot) -> None:
 
 
 _AS_RECORDED: Final = (
-    "nothing was changed; put HOT/installed back as the packages ledger says (see: paddock gate"
-    " --gate G6), packages of the bootstrap by: paddock bootstrap install --root PLANE --force"
+    "nothing was changed; restore HOT/installed to what the packages ledger says (see: paddock gate"
+    " --gate G6); for packages of the bootstrap: paddock bootstrap install --root PLANE --force"
 )
 
 
@@ -481,7 +479,7 @@ class PackagesState(Struct, frozen=True):
 
 @contextmanager
 def changing(depot: Depot) -> Generator[str | None]:
-    """Hold the lock of packages, and settle first what a killed command left."""
+    """Hold the lock of packages, after completing a killed command's change."""
     with depot.pending.locked():
         recovered = settle(depot)
         tidy(depot)
@@ -496,15 +494,15 @@ def recover_packages(depot: Depot) -> str | None:
 def require_installed(depot: Depot) -> InstalledSet:
     installed = read_installed(depot.layout)
     if installed.problems:
-        raise GateRefusedError("G0B", installed.problems, hint="put HOT/installed in order first")
+        raise GateRefusedError("G0B", installed.problems, hint="repair HOT/installed first")
     return installed
 
 
 def require_as_recorded(depot: Depot) -> PackagesState:
-    """Return what is installed, where `HOT/installed` and the packages ledger agree.
+    """Return the installed set, if `HOT/installed` and the packages ledger agree.
 
-    Threat: an entry that is appended while they differ names a set that does not follow from
-    the entries before it, so G6 fails for good, even once the files are put right.
+    Threat: an entry that is appended while they differ names a set that does not follow from the
+    entries before it, so G6 fails forever, even after the files are repaired.
 
     Raises: GateRefusedError: G0B or G6. LedgerDamagedError.
     """
@@ -516,7 +514,7 @@ def require_as_recorded(depot: Depot) -> PackagesState:
 
 
 def require_repairable(depot: Depot) -> PackagesState:
-    """As `require_as_recorded`, for a repair: only the entries have to follow from each other."""
+    """Like `require_as_recorded`, for a repair: only the entries have to be consistent."""
     state = _read_state(depot)
     if state.record.problems:
         raise GateRefusedError("G6", state.record.problems, hint=_AS_RECORDED)
@@ -532,7 +530,7 @@ def _read_state(depot: Depot) -> PackagesState:
 def require_room(transaction: Transaction) -> None:
     """Refuse a change whose entry or record would be too large. Raises: UsageError.
 
-    Threat: a swap that cannot be recorded is never settled, and blocks every later command.
+    Threat: a swap that cannot be recorded is never completed, and blocks every later command.
     """
     package_id = transaction.package_id
     for entry in (each.entry for each in transaction.changes):
@@ -542,16 +540,16 @@ def require_room(transaction: Transaction) -> None:
             lists = (("acceptance", "acceptance commands"), ("dependencies", "dependencies"))
             counts = ", ".join(f"{_count(entry.metadata.get(key))} {what}" for key, what in lists)
             raise errors.UsageError(
-                f"the packages ledger cannot tell of this change of {package_id}:"
+                f"the packages ledger cannot record this change of {package_id}:"
                 f" {refused.message}; it has {counts}",
-                hint="nothing was changed; make it several packages, or its commands shorter",
+                hint="nothing was changed; split the package, or shorten its commands",
             ) from refused
     size = len(write_object(transaction))
     if size > limits.receipt_bytes_max:
         raise errors.UsageError(
             f"the record of this change of {package_id} would have {size} bytes, over"
             f" {limits.receipt_bytes_max}",
-            hint="nothing was changed; make it several packages, or its paths shorter",
+            hint="nothing was changed; split the package, or shorten its paths",
         )
 
 
@@ -567,7 +565,7 @@ def carry_out(depot: Depot, transaction: Transaction, swap: Swap) -> str:
         depot.commit(swap.changes, record.changes, label=transaction.id)
     except (errors.TextError, errors.PathError) as failure:
         raise errors.HostError(
-            f"the plane was changed by somebody else meanwhile: {failure.message}",
+            f"another process changed the plane meanwhile: {failure.message}",
             hint="nothing was changed; try again",
         ) from failure
     return complete(depot, transaction)

@@ -1,18 +1,18 @@
 """Install, upgrade, remove and list packages: every check first, then one set of changes.
 
-Before these have passed, in this order, nothing of the package is written:
+Nothing of the package is written before these have passed, in this order:
 
     G0A  the archive is exactly what its manifest declares      (`read_archive`)
-    G6   `HOT/installed` is as the packages ledger says
-    G3   what it depends on is installed, and there is no cycle
-    ownership: each file may stand at its place (G0B) and is no other package's
-    G5   no version below the last one; a signature that comes along holds
+    G6   `HOT/installed` agrees with the packages ledger
+    G3   its dependencies are installed, without a cycle
+    ownership: each path is valid (G0B) and belongs to no other package
+    G5   the version is not below the last one; a signature, if there is one, is valid
     G2   an approval for exactly this digest, unused, in time, within its scope
-    ownership: what stands at each path now
+    ownership: the existing file at each path
     G0B  configuration, policy and contracts load; room: the ledger entry is not too long
-    G4   its acceptance commands pass, on the plane with its files laid over what is there
+    G4   its acceptance commands pass, on the plane with its files on top
 
-Then the swap, the ledger entry, the receipt; see `change` for what a crash leaves.
+Then the swap, the ledger entry, the receipt; `change` describes crashes.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -112,12 +112,12 @@ class InstallWish(Struct, frozen=True):
     is_dry_run: bool = False
     """Check everything but G4, and install nothing."""
     dev: bool = False
-    """Install without an approval: the gates G2 and G5 fail until there is one."""
+    """Install without an approval: the gates G2 and G5 fail until it has one."""
     plane_is_dev: bool = False
-    """The plane was made with `--dev`: neither approval nor signature is asked for."""
+    """The plane was made with `--dev`: it needs no approval and no signature."""
     signature: signing.Signature | None = None
     repairs: bool = False
-    """Install the same digest again where its files are not as it brought them."""
+    """Install the same digest again if its files have changed."""
 
     @property
     def asks_nothing(self) -> bool:
@@ -125,14 +125,14 @@ class InstallWish(Struct, frozen=True):
 
 
 def install(depot: Depot, archive: Archive, wish: InstallWish) -> InstallReport:
-    """Install a package, or put it in the place of another version of itself.
+    """Install a package, or replace another version of it.
 
     Raises:
         GateRefusedError: a gate says no; nothing changed.
-        OwnershipRefusedError: a file is somebody else's; nothing changed.
+        OwnershipRefusedError: a file belongs to somebody else; nothing changed.
         SandboxUnavailableError: its acceptance commands cannot run here; nothing changed.
         HostError, StorageFullError, LedgerBusyError, LedgerFullError: the host failed:
-            nothing changed, or the next command on the plane goes on with it.
+            nothing changed, or the next command on the plane completes it.
         UsageError: its ledger entry, or its record, would be too large.
         IntegrityError: the plane or its packages ledger is damaged.
     """
@@ -224,7 +224,9 @@ class _Installing(Struct, frozen=True):
         problems = tuple(find_loading_problems(put, policies, self.depot.load))
         if problems:
             raise GateRefusedError(
-                "G0B", problems, hint="nothing was changed: no command would work on the plane"
+                "G0B",
+                problems,
+                hint="nothing was changed: with it, no command would work on the plane",
             )
 
     def run(self, judged: _Judged) -> InstallReport:
@@ -262,8 +264,8 @@ class _Installing(Struct, frozen=True):
             manifest,
             receipt,
             approval,
-            # From the ledger, for entries have to follow from each other: in a repair the
-            # package may be missing on the plane, or be another version there.
+            # From the ledger, since entries have to be consistent: in a repair the package may be
+            # missing on the plane, or have another version there.
             previous=None if told is None else told.row,
             set_digest=digest_of_rows(after.values()),
             is_upgrade=self.old is not None,
@@ -312,8 +314,8 @@ def draft_receipt(
 def uninstall(depot: Depot, package_id: str) -> InstallReport:
     """Remove a package. Needs no approval.
 
-    Raises: UsageError: it is not installed. GateRefusedError: another package needs it, or
-    the plane cannot be without it. Otherwise as `install`.
+    Raises: UsageError: it is not installed. GateRefusedError: another package or the plane needs
+    it. Otherwise as `install`.
     """
     with changing(depot):
         installed = require_as_recorded(depot).installed
@@ -353,7 +355,7 @@ def _remove(depot: Depot, installed: InstalledSet, old: InstalledPackage) -> Ins
     )
 
 
-# The rows of a plane's packages, each file looked at now; and which package owns a file.
+# The rows of a plane's packages, with each file checked now; the owner of a file.
 
 
 class PlanePackages(Struct, frozen=True):
@@ -411,7 +413,7 @@ def _places(installed: InstalledSet) -> dict[str, int]:
     try:
         ordered = install_order(package.manifest for package in installed.packages.values())
     except GateRefusedError:
-        return {}  # G3 reports what is wrong with the graph; the list is sorted by layer.
+        return {}  # G3 reports faults of the graph; the list is sorted by layer.
     return {manifest.package_id: place for place, manifest in enumerate(ordered)}
 
 

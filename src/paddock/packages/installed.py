@@ -1,7 +1,7 @@
-"""What is installed in a plane, read from `HOT/installed`, and which package owns a file.
+"""Read the installed packages from `HOT/installed`, and find the owner of a file.
 
-A package is installed when its manifest and its receipt stand there and agree. Anything
-else in that directory is reported as a problem, but for temporary files of a write.
+A package is installed if its manifest and its receipt exist there and agree. Anything else in that
+directory is reported as a problem, except temporary files of a write.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -46,7 +46,7 @@ FORMAT: Final = 1
 
 
 class InstalledFile(Strict, frozen=True):
-    """One file as the package brought it; an operator may have edited one of `config` since."""
+    """One original file of a package; an operator may have edited a `config` file since."""
 
     path: str
     sha256: Digest
@@ -68,7 +68,7 @@ class InstallReceipt(Strict, frozen=True, kw_only=True):
     """The id of its entry in the packages ledger; empty in a draft."""
     installed_at: str
     wo_id: str | None = None
-    """The approval that was used; None where the plane, or `--dev`, asked for none."""
+    """The approval that was used; None if the plane, or `--dev`, required none."""
     dev: bool
     signature: Signature | None = None
     files: tuple[InstalledFile, ...] = ()
@@ -86,7 +86,7 @@ def parse_receipt(content: bytes, file: str) -> InstallReceipt:
     if read.handed_over:
         raise given.error(
             "handed_over",
-            "it took a file over from another package, and one file has one package",
+            "it took a file over from another package, and a file has only one package",
             "uninstall it with the version of paddock that installed it",
         )
     for each in read.files:
@@ -164,7 +164,7 @@ def read_installed(layout: PlaneLayout) -> InstalledSet:
 def _read_package(directory: Path) -> InstalledPackage:
     name = directory.name
     if not is_package_id(name):
-        raise ConfigError("it is no installed package")
+        raise ConfigError("it is not an installed package")
     manifest_bytes = read_file(directory / MANIFEST, limits.manifest_bytes_max)
     receipt_bytes = read_file(directory / RECEIPT, limits.receipt_bytes_max)
     if manifest_bytes is None or receipt_bytes is None:
@@ -173,25 +173,25 @@ def _read_package(directory: Path) -> InstalledPackage:
     manifest = parse_manifest(manifest_bytes, f"{name}/{MANIFEST}")
     receipt = parse_receipt(receipt_bytes, f"{name}/{RECEIPT}")
     if manifest.canonical != manifest_bytes:
-        raise ConfigError(f"its {MANIFEST} is not in the form in which it was installed")
+        raise ConfigError(f"its {MANIFEST} is not in canonical form")
     if manifest.package_id != name or receipt.package_id != name:
         raise ConfigError("it is named after another package")
     if not receipt.ledger_entry:
-        raise ConfigError("it is being changed: the packages ledger does not tell of it yet")
+        raise ConfigError("it is being changed: the packages ledger has no entry of it yet")
     if receipt.digest != manifest.digest or receipt.version != manifest.version:
-        raise ConfigError(f"its {RECEIPT} is of another package than its {MANIFEST}")
+        raise ConfigError(f"its {RECEIPT} and its {MANIFEST} are of different packages")
     brought = {(each.path, each.sha256) for each in receipt.files}
     if brought != {(asset.path, asset.sha256) for asset in manifest.assets}:
-        raise ConfigError(f"its {RECEIPT} lists other files than its {MANIFEST}")
+        raise ConfigError(f"its {RECEIPT} and its {MANIFEST} list different files")
     return InstalledPackage(manifest, receipt)
 
 
 #     HOT/registries/specs/<spec_id>.json            {spec_id, framework_id, title}
 #     HOT/registries/frameworks/<framework_id>.json  {framework_id, title, specs[]}
 #
-# Each row is a file of its own, so no two packages share one; the registry of packages is
-# `HOT/installed`. `specs` of a framework are those that it expects. Here rows are read; whether
-# their references resolve is for the gates G1 and G1-COMPLETE.
+# Each row is a separate file, so no two packages share one; the registry of packages is
+# `HOT/installed`. `specs` of a framework are those that it expects. This module reads rows; the
+# gates G1 and G1-COMPLETE check their references.
 
 SPECS: Final = "HOT/registries/specs"
 FRAMEWORKS: Final = "HOT/registries/frameworks"
@@ -243,7 +243,7 @@ def _read_registry(
 def _read_row(path: Path, file: str, type_: type[_Row]) -> _Row:
     content = read_file(path, limits.registry_file_bytes_max)
     if content is None or path.suffix != _ENDING:
-        raise ConfigError(f"{quote(path.name)} is no file of a registry")
+        raise ConfigError(f"{quote(path.name)} is not a file of a registry")
     given = parse_file(content, file)
     row = given.convert(type_)
     if isinstance(row, Framework):
@@ -252,14 +252,16 @@ def _read_row(path: Path, file: str, type_: type[_Row]) -> _Row:
         ("spec_id", row.spec_id) if isinstance(row, Spec) else ("framework_id", row.framework_id)
     )
     if path.name != f"{name}{_ENDING}":
-        raise given.error(key, f"{key} is {quote(name)}, and the file is not", "rename the file")
+        raise given.error(
+            key, f"{key} is {quote(name)}, but the file has another name", "rename the file"
+        )
     return row
 
 
 def check_package(package: InstalledPackage, workspace: Workspace) -> tuple[Failure, ...]:
-    """Look at every file that the package brought.
+    """Check every file of the package.
 
-    Of `config` only that a regular file stands there: its content is the operators'.
+    For `config`, check only that it is a regular file: its content belongs to the operators.
     """
     problems = ((path, file_problem(package, path, workspace)) for path in package.manifest.by_path)
     return tuple(Failure(path, problem) for path, problem in problems if problem)
@@ -291,7 +293,7 @@ def _difference(package: InstalledPackage, path: str, state: EntryState | None) 
 class Put(Struct, frozen=True):
     asset: Asset
     before: InstalledFile | None
-    """As the version that is replaced brought it; None where that did not."""
+    """The replaced version's file; None if it had none."""
 
     @property
     def path(self) -> str:
@@ -334,16 +336,16 @@ def plan_ownership(
     )
 
 
-# On a plane whose configuration or policy does not load no command works, not even one that
-# removes the package again. So what a package brings is loaded before it is installed.
+# If a plane's configuration or policy does not load, no command works, not even one that removes
+# the package again. So these files are loaded before the package is installed.
 
 POLICIES: Final = ("HOT/config/policy.toml", "HOT/config/policy.json")
-"""A plane has one of them, or none."""
+"""A plane has at most one of them."""
 _CONTRACTS: Final = "HO1/contracts/"
 
 
 Load = Callable[[str, bytes], None]
-"""Loads what is to stand at `PLANE_MARKER` or at one of `POLICIES`. Raises: ConfigError."""
+"""Loads the new content of `PLANE_MARKER` or of one of `POLICIES`. Raises: ConfigError."""
 
 
 def load_alone(path: str, content: bytes) -> None:
@@ -356,7 +358,7 @@ def load_alone(path: str, content: bytes) -> None:
 def find_loading_problems(
     put: Mapping[str, bytes], standing: frozenset[str], load: Load
 ) -> Iterator[Failure]:
-    """Take in `put` what a change writes, in `standing` the policies that are there after it."""
+    """`put`: files that a change writes; `standing`: the policies that exist after it."""
     for path, content in put.items():
         try:
             load_governed(path, content, load)
@@ -378,7 +380,7 @@ def load_governed(path: str, content: bytes, load: Load) -> None:
         if not is_contract(name):
             return
         if below:
-            raise ConfigError("a directory stands in the place of a prompt contract")
+            raise ConfigError("a directory is in the place of a prompt contract")
         _require_size(content, limits.prompt_contract_bytes_max)
 
 

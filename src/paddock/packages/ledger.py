@@ -1,7 +1,7 @@
-"""What the packages ledger says: what was installed when, and which approvals were used.
+"""The packages ledger: what was installed when, and which approvals were used.
 
-Everything that may happen once, or never again, is decided by the ledger and not by files
-that could be put back: whether an approval was used, which version was the last one.
+The ledger, not files that could be restored, decides everything that may happen only once or never
+again: whether an approval was used, which version was the last one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -71,13 +71,13 @@ def verify_alone(path: Path) -> Verification | None:
         return verify(str(path))
     if path.with_suffix(".d").exists():
         # Threat: without its ledger a plane has used no approval and seen no version.
-        raise ledger_gone(path, "what is kept beside it")
+        raise ledger_gone(path, "a file beside it")
     return None
 
 
 def ledger_gone(path: Path, witness: str) -> LedgerDamagedError:
     return LedgerDamagedError(
-        f"the packages ledger is gone: {witness} says that there was one",
+        f"the packages ledger is gone: {witness} shows that it existed",
         where=str(path),
         hint="restore it from a backup",
     )
@@ -86,11 +86,11 @@ def ledger_gone(path: Path, witness: str) -> LedgerDamagedError:
 class PackageLedger(Struct, frozen=True):
     path: Path
     open: Callable[[], Ledger]
-    """Open it to append, and make it where there is none; the caller closes it."""
+    """Open it to append, or create it; the caller closes it."""
     verify: Callable[[Path], Verification | None] = verify_alone
-    """Verify it, in assembly also against heads kept elsewhere; None: there never was one.
+    """Verify it, in assembly also against heads kept elsewhere; None: it never existed.
 
-    Threat: an earlier copy, put back with all beside it, verifies, and knows no used approval.
+    Threat: a restored earlier copy, with all files beside it, verifies, and has no used approval.
     """
 
     def read(self) -> PackageLog:
@@ -126,7 +126,7 @@ def installed_entry(
     set_digest: str,
     is_upgrade: bool,
 ) -> events.Entry:
-    """Take `receipt` as a draft, `previous` and `set_digest` as the ledger has them."""
+    """`receipt` is a draft; `previous` and `set_digest` are from the ledger."""
     return events.Entry(
         event_type=events.PACKAGE_INSTALLED,
         submission_id=receipt.wo_id or "",
@@ -136,7 +136,8 @@ def installed_entry(
         metadata={
             **about(row_of(manifest)),
             "archive": receipt.archive,
-            # When the approval was checked: the entry is later, by as long as the tests ran.
+            # The time when the approval was checked: the entry is later by the duration of the
+            # tests.
             "installed_at": receipt.installed_at,
             "receipt": events.digest_of(receipt.to_bytes()),
             "previous": None if previous is None else about(previous),
@@ -186,21 +187,21 @@ def enrolled_entry(key: PublicKey) -> events.Entry:
     return events.Entry(
         event_type=events.OPERATOR_KEY_ENROLLED,
         decision="allow",
-        reason="the plane had no key, and got its operator's",
+        reason="the plane had no key, and got its operator's key",
         metadata={"key_id": key.key_id},
     )
 
 
 # Pure from here on: entries in, values out.
 #
-# Entries are replayed from the first one on. Each change names the digest of the whole set after
-# it, so an entry that is missing, moved or altered shows there, even if the chain was recomputed.
+# Entries are replayed from the first one. Each change names the digest of the whole set after it,
+# so a missing, moved or altered entry is detected there, even if the chain was recomputed.
 
 LEDGER_FILE: Final = "HOT/ledger/packages.jsonl"
 
 
 class RecordedPackage(Struct, frozen=True, kw_only=True):
-    """As its entry says; a later approval replaces `wo_id` and `key_id`."""
+    """From its entry; a later approval replaces `wo_id` and `key_id`."""
 
     package_id: str
     version: str
@@ -214,7 +215,7 @@ class RecordedPackage(Struct, frozen=True, kw_only=True):
     dev: bool = False
     wo_id: str | None = None
     key_id: str | None = None
-    """Whose approval `wo_id` is."""
+    """The key of the approval `wo_id`."""
     previous: "_Previous | None" = None
     entry_id: str = ""
     transaction: str = ""
@@ -234,7 +235,7 @@ class ApprovalUse(Struct, frozen=True):
     digest: str
     key_id: str | None
     at: str
-    """When it was used: as the install was judged, or else the time of the entry."""
+    """The time of its use: when the install was judged, or else the time of the entry."""
     seq: int
 
 
@@ -252,13 +253,13 @@ class _Approved(Struct, frozen=True):
 
 
 class Record(Struct):
-    """What the entries of a packages ledger lead to, replayed in their order."""
+    """The result of replaying a packages ledger's entries in order."""
 
     packages: dict[str, RecordedPackage] = field(default_factory=dict[str, RecordedPackage])
     uses: list[ApprovalUse] = field(default_factory=list[ApprovalUse])
-    """Every use of an approval there ever was, oldest first."""
+    """Every use of an approval, oldest first."""
     problems: list[Failure] = field(default_factory=list[Failure])
-    """Entries that do not follow from those before them."""
+    """Entries that contradict those before them."""
 
     @property
     def set_digest(self) -> str:
@@ -287,7 +288,7 @@ class Record(Struct):
         before = self.packages.get(told.package_id)
         said = None if told.previous is None else told.previous.digest
         if said != (None if before is None else before.digest):
-            why = f"{told.package_id} took the place of {said}, which was not installed"
+            why = f"{told.package_id} replaced {said}, which was not installed"
             self._note(stored, why)
         self.packages[told.package_id] = package
         if told.wo_id is not None:
@@ -297,13 +298,13 @@ class Record(Struct):
     def _uninstall(self, stored: StoredEntry, told: _Uninstalled) -> None:
         before = self.packages.pop(told.package_id, None)
         if before is None or before.digest != told.digest:
-            self._note(stored, f"{told.package_id} was uninstalled, and it was not installed")
+            self._note(stored, f"{told.package_id} was uninstalled, but was not installed")
         self._compare_set(stored, told.set_digest)
 
     def _approve(self, stored: StoredEntry, told: _Approved) -> None:
         package = self.packages.get(told.package_id)
         if package is None or package.digest != told.digest:
-            self._note(stored, f"{told.package_id} was approved, and it was not installed")
+            self._note(stored, f"{told.package_id} was approved, but was not installed")
             return
         approved = replace(package, wo_id=told.wo_id, key_id=told.key_id)
         self.packages[told.package_id] = approved
@@ -315,14 +316,14 @@ class Record(Struct):
 
     def _compare_set(self, stored: StoredEntry, said: str) -> None:
         if said != self.set_digest:
-            self._note(stored, "after it another set was installed than the entries before it tell")
+            self._note(stored, "its set digest contradicts the entries before it")
 
     def _note(self, stored: StoredEntry, why: str) -> None:
         self.problems.append(Failure(LEDGER_FILE, f"entry {stored.seq}: {why}"))
 
 
 def replay(entries: Sequence[StoredEntry]) -> Record:
-    """Replay entries, oldest first; what is wrong with one is in `problems`, not raised."""
+    """Replay entries, oldest first; faults are in `problems`, not raised."""
     record = Record()
     for stored in entries:
         record.take(stored)
@@ -331,7 +332,7 @@ def replay(entries: Sequence[StoredEntry]) -> Record:
 
 
 def find_deviations(record: Record, installed: InstalledSet) -> tuple[Failure, ...]:
-    """Compare manifests and receipts with the ledger; what they list is looked at by G0B."""
+    """Compare manifests and receipts with the ledger; G0B checks the files that they list."""
     names = sorted(record.packages.keys() | installed.packages.keys())
     found = (each for name in names for each in find_deviations_of(name, record, installed))
     return (*record.problems, *installed.problems, *found)
@@ -344,22 +345,22 @@ def find_deviations_of(
     if found is not None and told is not None:
         return tuple(_differences(told, found))
     if told is not None:
-        why = f"the packages ledger says that {told.version} is installed, and it is not"
+        why = f"the packages ledger says that {told.version} is installed, but it is not"
         return (Failure(manifest_path(package_id), why),)
     if found is not None:
-        why = "it stands there, and the packages ledger does not say that it is installed"
+        why = "it exists, but the packages ledger does not say that it is installed"
         return (Failure(manifest_path(package_id), why),)
     return ()
 
 
 def _differences(told: RecordedPackage, found: InstalledPackage) -> Iterator[Failure]:
     if found.manifest.digest != told.digest or found.manifest.version != told.version:
-        why = f"it is not what was installed: {told.version} {told.digest}"
+        why = f"it differs from the installed one: {told.version} {told.digest}"
         yield Failure(manifest_path(told.package_id), why)
     receipt = found.receipt
     bare = replace(receipt, ledger_entry="")
     if receipt.ledger_entry != told.entry_id or receipt.transaction != told.transaction:
-        why = f"it is not the receipt of the entry {told.entry_id}"
+        why = f"it is not the receipt of entry {told.entry_id}"
         yield Failure(receipt_path(told.package_id), why)
     elif events.digest_of(bare.to_bytes()) != told.receipt:
-        yield Failure(receipt_path(told.package_id), "it is not the receipt that was written")
+        yield Failure(receipt_path(told.package_id), "it has changed since it was written")

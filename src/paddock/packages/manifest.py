@@ -1,9 +1,9 @@
-"""The manifest: what a package is and what it brings, read strictly, with one identity.
+"""The manifest: a package's identity and files, read strictly.
 
-The identity of a package is the SHA-256 of its manifest in canonical form: compact JSON in
-UTF-8 with sorted keys, sorted assets and dependencies, and one LF. `pack` writes it so, and
-so it stands in the plane: `sha256sum manifest.json` prints the identity. How somebody laid
-out the text that it was read from does not count.
+The identity of a package is the SHA-256 of its manifest in canonical form: compact JSON in UTF-8
+with sorted keys, sorted assets and dependencies, and one LF. `pack` writes this form, and the
+plane stores it: `sha256sum manifest.json` prints the identity. The layout of the source does not
+count.
 """
 
 import re
@@ -28,12 +28,12 @@ from paddock.text.show import quote, show_name
 from paddock.values.entries import digest_of
 from paddock.workspace.paths import is_temporary_name
 
-# One file has one name: a path that another file system or program could read as another, or
-# two that it could take for one, are refused before anything is compared with them.
+# One file has one name: a path that another file system or program could read differently, and two
+# paths that it could read as the same, are refused before any comparison.
 
 FILE_MODE: Final = 0o644
 PROGRAM_MODE: Final = 0o755
-"""A file of a package has one of these two."""
+"""The only modes of a package's files."""
 MANIFEST: Final = "manifest.json"
 RECEIPT: Final = "receipt.json"
 INSTALLED: Final = "HOT/installed"
@@ -47,7 +47,7 @@ TIERS_OF: Final = {
     "ho2": ("HO2", "HO1"),
     "ho1": ("HO1",),
 }
-"""Where the files of a package of this tier may stand: in that tier and in the lower ones."""
+"""Where a package of this tier may have files: in that tier and in the lower ones."""
 
 OWN_PLACES: Final = (
     INSTALLED,
@@ -58,7 +58,7 @@ OWN_PLACES: Final = (
     "HO2/scratch",
     "HO1/ledger",
 )
-"""The plane's own places, to which no package may bring a file."""
+"""The plane's own paths, where no package may have a file."""
 
 _PACKAGE_ID: Final = lazy_pattern(r"PKG-[A-Z0-9-]+", re.ASCII)
 _DIGEST: Final = lazy_pattern(r"sha256:[0-9a-f]{64}", re.ASCII)
@@ -89,30 +89,30 @@ def key_file(key_id: str) -> str:
 
 
 def path_problem(path: str) -> str:
-    """Why a file of a package cannot be called so; empty where it can.
+    """Return why this name is invalid for a package's file; empty if it is valid.
 
-    Threat: a name that leads out (`..`, `/etc/x`), that hides what it is (control,
-    direction and zero-width characters), or that another system reads otherwise (a
-    backslash, an `é` of two characters).
+    Threat: a name that leads out (`..`, `/etc/x`), that hides what it is (control, direction and
+    zero-width characters), or that another system reads differently (a backslash, an `é` of two
+    characters).
     """
     if not path:
         return "the name is empty"
     if show_name(path) != path:
-        return "the name holds control, direction or zero-width characters"
-    # Threat: a very long name compresses to nothing, and costs a look at each of its directories.
+        return "the name contains control, direction or zero-width characters"
+    # Threat: a very long name compresses to nothing, and each of its directories costs a check.
     if not _fits(path.encode()):
-        return "the name has no room in an archive: 100 bytes at most, or 155, a slash and 100"
+        return "the name is too long for an archive: at most 100 bytes, or 155, a slash and 100"
     if path.startswith("/"):
         return "the name is absolute"
     if "\\" in path:
-        return "the name holds a backslash"
+        return "the name contains a backslash"
     parts = path.split("/")
     if any(part in ("", ".", "..") for part in parts):
         return "the name has a component that is empty, `.` or `..`"
     if fold_unicode(path) != path:
         return "the name is not in Unicode's composed form (NFC)"
     if any(is_temporary_name(part) for part in parts):
-        return "the name is kept for Paddock's temporary files"
+        return "the name is reserved for Paddock's temporary files"
     if fold(path) == MANIFEST:
         return "the name is the manifest's own"
     return ""
@@ -130,30 +130,29 @@ def fold_unicode(text: str) -> str:
 
 
 def place_problem(path: str, plane_id: str) -> str:
-    """Why a package of this tier may not bring a file to that place; empty where it may.
+    """Return why a package of this tier may not have a file there; empty if it may.
 
-    Threat: a package that brings a key or an approval would vouch for itself, one that
-    brings a receipt would have been installed without ever being looked at, and one of a
-    lower tier would govern the tier above.
+    Threat: a package with a key or an approval would vouch for itself, one with a receipt would
+    count as installed without any check, and one of a lower tier would govern the tier above.
     """
     folded = fold(path)
     for place in OWN_PLACES:
         if f"{folded}/".startswith(f"{fold(place)}/"):
-            return f"{place} is the plane's own"
+            return f"{place} belongs to the plane itself"
     tiers = TIERS_OF[plane_id]
     if not any(path.startswith(f"{tier}/") for tier in tiers):
-        return f"a package of {plane_id} brings files to {', '.join(tiers)} only"
+        return f"a package of {plane_id} may have files only in {', '.join(tiers)}"
     return ""
 
 
 def find_collision(paths: Iterable[str]) -> tuple[str, str] | None:
-    """Two names that some file system takes for one, or of which one is the other's directory.
+    """Find two names that are the same on some file system, or one inside the other.
 
-    Compared without regard to case and Unicode form, every directory on the way included:
-    `Kernel/a` and `kernel/b` would lie in one directory or in two.
+    Compare without letter case and Unicode form, including every parent directory: `Kernel/a` and
+    `kernel/b` would be in one directory or in two.
     """
-    # Sorted by their components, a file stands right before what would lie in it, and what
-    # shares a directory stands together: it is enough to compare neighbours.
+    # Sorted by components, a file comes right before the paths inside it, and paths of one
+    # directory are adjacent: comparing neighbours is enough.
     rows = sorted((fold(path).replace("/", "\0"), at, path) for at, path in enumerate(paths))
     for one, two in pairwise(rows):
         (_, known), (_, path) = sorted((one[1:], two[1:]))
@@ -179,7 +178,7 @@ def _collision_of(known: str, path: str) -> tuple[str, str] | None:
 
 
 def shown_collision(found: tuple[str, str]) -> str:
-    return f"{quote(found[0])} and {quote(found[1])} are one name on some file systems"
+    return f"{quote(found[0])} and {quote(found[1])} are the same name on some file systems"
 
 
 # The grammar of semver.org, section "Is there a suggested regular expression".
@@ -197,10 +196,10 @@ VersionKey = tuple[int, int, int, bool, tuple[tuple[int, int, str], ...]]
 
 
 def version_key(text: str) -> VersionKey | None:
-    """Return what sorts versions by precedence (semver.org, point 11); None: it is no version.
+    """Return a sort key by precedence (semver.org, point 11); None: not a version.
 
-    Build metadata does not count. A release comes after its pre-releases, whose identifiers
-    are (0, number, "") or (1, 0, text).
+    Build metadata does not count. A release sorts after its pre-releases, whose identifiers are
+    (0, number, "") or (1, 0, text).
     """
     found = _SEMVER.fullmatch(text) if len(text) <= _VERSION_CHARS_MAX else None
     if found is None:
@@ -234,14 +233,14 @@ class Asset(Strict, frozen=True):
 
 
 class Acceptance(Strict, frozen=True):
-    """A command line for the sandboxed shell, run in the plane's root; it has to exit with 0."""
+    """A command line for the sandboxed shell, run in the plane's root; it must exit with 0."""
 
     command: Annotated[str, Meta(max_length=limits.acceptance_command_chars_max)]
     timeout_s: Annotated[int, Meta(ge=1, le=limits.acceptance_timeout_s_max)]
 
 
 class Manifest(Strict, frozen=True, kw_only=True, dict=True):
-    """What a package declares; assets in the order of their paths, dependencies of their names."""
+    """A package's declaration; assets sorted by path, dependencies by name."""
 
     package_id: str
     version: str
@@ -272,18 +271,19 @@ class Manifest(Strict, frozen=True, kw_only=True, dict=True):
 def parse_manifest(content: bytes, file: str) -> Manifest:
     if len(content) > limits.manifest_bytes_max:
         raise ConfigError(
-            f"the manifest has {len(content)} bytes, over {limits.manifest_bytes_max}", where=file
+            f"the manifest has {len(content)} bytes, more than {limits.manifest_bytes_max}",
+            where=file,
         )
     given = parse_file(content, file)
     if given.members.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
         raise given.error(
             "schema_version",
-            f"schema_version {quote(given.members['schema_version'])} is not known",
+            f"unknown schema_version {quote(given.members['schema_version'])}",
             f"this version of Paddock reads {SCHEMA_VERSION}",
         )
     read = given.convert(Manifest)
     if version_key(read.version) is None:
-        said = f"{quote(read.version)} is no semantic version"
+        said = f"invalid semantic version {quote(read.version)}"
         raise given.error("version", said, "such as 1.4.0 (semver.org)")
     _require_packages(given, read)
     for position, asset in enumerate(read.assets):
@@ -295,7 +295,7 @@ def parse_manifest(content: bytes, file: str) -> Manifest:
         raise given.error(
             "acceptance",
             f"the package declares {len(read.acceptance)} acceptance commands",
-            f"{limits.acceptance_commands_max} at most: let one run the others",
+            f"at most {limits.acceptance_commands_max}: let one run the others",
         )
     for position, each in enumerate(read.acceptance):
         if not each.command.strip():
@@ -314,10 +314,12 @@ def _require_packages(given: JsonFile, read: Manifest) -> None:
         *(("dependencies", each) for each in read.dependencies),
     ):
         if not is_package_id(name):
-            raise given.error(way, f"{quote(name)} is no package id", "PKG- and A-Z, 0-9, hyphens")
+            raise given.error(
+                way, f"invalid package id {quote(name)}", "PKG- and A-Z, 0-9, hyphens"
+            )
     given.require_once("dependencies", read.dependencies)
     if read.package_id in read.dependencies:
-        raise given.error("dependencies", "the package depends on itself", "take it out")
+        raise given.error("dependencies", "the package depends on itself", "remove it")
 
 
 def _require_asset(given: JsonFile, way: Way, asset: Asset) -> None:
@@ -328,13 +330,13 @@ def _require_asset(given: JsonFile, way: Way, asset: Asset) -> None:
     if not is_digest(asset.sha256):
         raise given.error(
             (*way, "sha256"),
-            f"{quote(asset.sha256)} is no digest",
+            f"invalid digest {quote(asset.sha256)}",
             "`sha256:` and 64 lower-case hexadecimal digits: paddock package hash",
         )
 
 
 def find_place_problems(manifest: Manifest) -> list[Failure]:
-    """G0B: find the files that a package of this tier may not bring to their places."""
+    """G0B: find the files whose paths are invalid for a package of this tier."""
     problems = (
         (each.path, place_problem(each.path, manifest.plane_id)) for each in manifest.assets
     )
@@ -342,14 +344,14 @@ def find_place_problems(manifest: Manifest) -> list[Failure]:
 
 
 def install_order(manifests: Iterable[Manifest]) -> tuple[Manifest, ...]:
-    """Each comes after what it depends on; lowest layer first, then by name.
+    """Sort packages after their dependencies, lowest layer first, then by name.
 
     Raises: GateRefusedError: G3: as `find_graph_problems`, or one id twice.
     """
     waiting: dict[str, Manifest] = {}
     for manifest in manifests:
         if manifest.package_id in waiting:
-            raise GateRefusedError("G3", [Failure(manifest.package_id, "it is there twice")])
+            raise GateRefusedError("G3", [Failure(manifest.package_id, "it occurs twice")])
         waiting[manifest.package_id] = manifest
     problems = find_graph_problems(waiting)
     if problems:
@@ -382,7 +384,7 @@ def find_graph_problems(packages: Mapping[str, Manifest]) -> tuple[Failure, ...]
                 )
     cycle = _find_cycle(packages)
     if cycle:
-        found.append(Failure(cycle[0], f"its dependencies lead back: {' → '.join(cycle)}"))
+        found.append(Failure(cycle[0], f"its dependencies form a cycle: {' → '.join(cycle)}"))
     return tuple(found)
 
 

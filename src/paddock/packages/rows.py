@@ -1,6 +1,6 @@
 """Installed packages as a person or a model sees them; refusals of archives and of changes.
 
-Imports no other module of packages: every runtime loads this, and few ask for a package.
+Imports no other module of packages: every runtime loads this one, few use packages.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from paddock.values.calls import Json
 
 
 class Failure(Struct, frozen=True):
-    """One file, or the package itself (an empty name), and what is wrong with it."""
+    """One file, or the package itself (an empty name), and its fault."""
 
     file: str
     reason: str
@@ -27,7 +27,7 @@ class Failure(Struct, frozen=True):
 
 
 class ArchiveRefusedError(IntegrityError):
-    """An archive that is not exactly what its manifest declares, in the one form we read."""
+    """An archive that is not exactly what its manifest declares, or has another format."""
 
     code = "package.archive"
 
@@ -68,7 +68,7 @@ def _shown(failures: Sequence[Failure]) -> str:
 
 class State(StrEnum):
     INSTALLED = "installed"
-    """Every file is as the package brought it; of configuration, that it is there."""
+    """Every file is unchanged; configuration files exist."""
     CHANGED = "changed"
     """A file is missing, or has another content, type or mode."""
     CHANGING = "changing"
@@ -80,7 +80,7 @@ _SHOWN_AS = {"framework_id": "framework", "spec_id": "spec"}
 
 
 class PackageRow(Struct, frozen=True, kw_only=True, rename=_SHOWN_AS):
-    """One package. Of a damaged one only its id is known."""
+    """One package. If it is damaged, only its id is known."""
 
     package_id: str
     version: str = ""
@@ -93,9 +93,9 @@ class PackageRow(Struct, frozen=True, kw_only=True, rename=_SHOWN_AS):
     digest: str = ""
     installed_at: str = ""
     wo_id: str | None = None
-    """The approval that it was installed under, or was given afterwards."""
+    """The approval of its install, or a later one."""
     dev: bool = False
-    """It was installed without an approval being asked for."""
+    """It was installed without needing an approval."""
     failures: tuple[Failure, ...] = ()
 
     def as_json(self) -> dict[str, Json]:

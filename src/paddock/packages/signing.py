@@ -3,12 +3,13 @@
     <user's configuration>/keys/operator.key      the private half: mode 0600, never in a plane
     HOT/registries/keys/<key_id>.json             {key_id, algorithm, public_key}
 
-A key id is the first 32 hexadecimal digits of the SHA-256 of the public key's 32 bytes: it
-names one key and no other, and who reads a key checks that it does.
+A key id is the first 32 hexadecimal digits of the SHA-256 of the public key's 32 bytes: it names
+exactly one key, and every reader of a key checks it.
 
-Threat: whoever can put a file into `HOT/registries/keys` can approve packages. No package
-brings one there (`manifest.OWN_PLACES`), no agent writes there (the policy's own files), no link
-counts, others cannot write the directory. Who vouched for a key is in `vouching`, asked by G5.
+Threat: who can put a file into `HOT/registries/keys` can approve packages. Packages contain no
+file there (`manifest.OWN_PLACES`), agents cannot write there (the policy's own files), links do
+not count, and others cannot write the directory. `statements` knows who vouched for a key; G5
+checks it.
 """
 
 import base64
@@ -55,7 +56,7 @@ class PublicKey(Struct, frozen=True):
 
     def verifies(self, message: bytes, signature: str) -> bool:
         from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - costs a start
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - as above
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - the same
             Ed25519PublicKey,
         )
 
@@ -102,14 +103,14 @@ def make_operator_key(environment: Environment) -> SigningKey:
         try:
             create_key(str(path), _KEY_NAME, os.urandom)
         except HostError:
-            # Another process made it just now, or it cannot be made.
+            # Another process has just created it, or it cannot be created.
             if not os.path.lexists(path):
                 raise
     return load_key(str(path))
 
 
 def enrol_key(layout: PlaneLayout, key: PublicKey) -> bool:
-    """Put the key into the plane: from now on it may approve. Return whether it was new."""
+    """Enroll the key in the plane: from now on it may approve. Return True if it was new."""
     path = layout.root / key_file(key.key_id)
     atomic.make_directories(path.parent)
     if atomic.create_file(path, key_bytes(key), atomic.FILE_MODE):
@@ -136,7 +137,7 @@ def read_keys(layout: PlaneLayout) -> Keys:
         matched = _KEY_FILE.fullmatch(name)
         if matched is None:
             raise ConfigError(
-                f"{quote(name)} is not the name of a key", where=str(directory), hint="remove it"
+                f"{quote(name)} is not a key's file name", where=str(directory), hint="remove it"
             )
         found[matched[1]] = _read_key(directory / name, matched[1])
     return found
@@ -152,10 +153,10 @@ def _read_key(path: Path, key_id: str) -> PublicKey:
     read = parse_file(content or b"", str(path)).convert(_KeyFile)
     key = parse_public_key(read.public_key)
     if read.algorithm != ALGORITHM or key is None:
-        raise ConfigError(f"{quote(str(path))} holds no Ed25519 key", where=str(path))
+        raise ConfigError(f"{quote(str(path))} is not an Ed25519 key", where=str(path))
     if not key.key_id == read.key_id == key_id:
         raise ConfigError(
-            f"{quote(str(path))} holds the key {key.key_id}, and is named after another",
+            f"{quote(str(path))} contains the key {key.key_id}, but has another key's name",
             where=str(path),
             hint="remove it, or give it its own name",
         )
@@ -167,13 +168,13 @@ def _from_base64(text: str, size_bytes: int) -> bytes | None:
         raw = binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
     except (binascii.Error, ValueError):
         return None
-    # Threat: base64 has spare bits, so other texts stand for the same bytes; one is taken.
+    # Threat: base64 has spare bits, so several texts give the same bytes; accept only one.
     is_one = base64.b64encode(raw).decode("ascii") == text
     return raw if len(raw) == size_bytes and is_one else None
 
 
-# `ARCHIVE.sig` beside an archive holds `{digest, key_id, signature}`. Signed are the 71
-# characters of the manifest's digest: a signature holds for that package in any archive of it.
+# `ARCHIVE.sig` beside an archive contains `{digest, key_id, signature}`. The signature covers the
+# 71 characters of the manifest's digest, so it is valid for that package in any archive of it.
 
 SUFFIX: Final = ".sig"
 SIGNATURE_MODE: Final = 0o644
@@ -194,15 +195,15 @@ def sign_digest(key: SigningKey, digest: str) -> Signature:
 
 def verify_signature(signature: Signature, digest: str, keys: Keys) -> None:
     if signature.digest != digest:
-        raise IntegrityError(f"the signature is of {signature.digest}, not of {digest}")
+        raise IntegrityError(f"the signature is for {signature.digest}, not for {digest}")
     key = keys.get(signature.key_id)
     if key is None:
         raise IntegrityError(
-            f"the key {quote(signature.key_id)} is not known here",
-            hint="the plane's keys stand in HOT/registries/keys",
+            f"unknown key {quote(signature.key_id)}",
+            hint="the plane's keys are in HOT/registries/keys",
         )
     if not key.verifies(digest.encode("ascii"), signature.signature):
-        raise IntegrityError(f"the key {signature.key_id} did not make this signature")
+        raise IntegrityError(f"invalid signature of key {signature.key_id}")
 
 
 def signature_path(archive: Path) -> Path:
@@ -226,9 +227,9 @@ def read_signature(archive: Path) -> Signature | None:
 #
 # The signature covers the compact JSON, in UTF-8, of the other fields in this order. `digest`
 # is the manifest's, `expires` is RFC 3339 in UTC, `scope` are patterns of paths of the plane
-# (gitignore's rules, compared exactly as written): everything that the change touches has to
-# match one. The file stays. That it was used is recorded in the packages ledger, whose entry
-# names it; nothing in the file says so: whoever can write the file could take it back.
+# (gitignore's rules, compared exactly as written): every path that the change touches has to match
+# one. The file stays. The packages ledger records its use by its name; the file itself does not,
+# since who can write the file could remove that.
 
 _FILE: Final = lazy_pattern(r"(WO-[0-9a-f]{32})\.json", re.ASCII)
 _ESCAPES: Final = str.maketrans({special: f"\\{special}" for special in "\\*?[] "})
@@ -264,11 +265,11 @@ class ApprovalClaim(Struct, frozen=True):
 def make_approval(
     key: SigningKey, wo_id: str, digest: str, scope: tuple[str, ...], expires_at: float
 ) -> PackageApproval:
-    """`expires_at`: seconds since 1970, cut to whole ones."""
+    """`expires_at`: seconds since 1970, rounded down."""
     try:
         expires = timestamp_of(expires_at)
     except (ValueError, OverflowError, OSError):
-        raise UsageError("the approval would expire at no date", where="--expires") from None
+        raise UsageError("--expires: date out of range", where="--expires") from None
     draft = PackageApproval(wo_id, digest, scope, expires, public_half(key).key_id, "")
     approval = replace(draft, signature=sign_bytes(key, draft.signed_bytes()))
     _require_readable(approval)
@@ -277,14 +278,15 @@ def make_approval(
 
 
 def _require_readable(approval: PackageApproval) -> None:
-    # All approvals are read together: one that is too long to read would block every install.
+    # All approvals are read together: one that is too long would block every install.
     size_bytes = len(write_object(approval))
     if size_bytes > limits.approval_file_bytes_max:
         raise UsageError(
             f"the approval would have {size_bytes} bytes,"
-            f" over {limits.approval_file_bytes_max}: its scope has {len(approval.scope)} patterns",
+            f" more than {limits.approval_file_bytes_max}:"
+            f" its scope has {len(approval.scope)} patterns",
             where="--scope",
-            hint="name directories: a pattern such as HOT/kernel/** covers all below",
+            hint="name directories: a pattern such as HOT/kernel/** covers everything below",
         )
 
 
@@ -296,7 +298,7 @@ def write_approval(layout: PlaneLayout, approval: PackageApproval) -> Path:
     path = layout.root / approval_file(approval.wo_id)
     atomic.make_directories(path.parent)
     if not atomic.create_file(path, write_object(approval), atomic.FILE_MODE):
-        raise HostError(f"an approval {approval.wo_id} stands there already", where=str(path))
+        raise HostError(f"the approval {approval.wo_id} exists already", where=str(path))
     return path
 
 
@@ -310,7 +312,7 @@ def read_approval(path: Path) -> PackageApproval:
     """Read one approval. Its signature is not verified."""
     given = load_file(path, limits.approval_file_bytes_max)
     if given is None:
-        raise ConfigError(f"there is no approval {quote(path.name)}", where=str(path))
+        raise ConfigError(f"approval {quote(path.name)} does not exist", where=str(path))
     approval = given.convert(PackageApproval)
     given.require_once("scope", approval.scope)
     # Threat: a copy under another name would pass for a second approval.
@@ -327,18 +329,18 @@ def read_approval(path: Path) -> PackageApproval:
 def signature_problem(approval: PackageApproval, keys: Keys) -> str:
     key = keys.get(approval.key_id)
     if key is None:
-        return f"its key {approval.key_id} is none of this plane's"
+        return f"its key {approval.key_id} is not enrolled in this plane"
     if not key.verifies(approval.signed_bytes(), approval.signature):
-        return "its signature does not hold"
+        return "its signature is invalid"
     return ""
 
 
 def approval_problem(
     approval: PackageApproval, claim: ApprovalClaim, keys: Keys, used: Collection[str]
 ) -> str:
-    """Why an approval does not allow what is claimed; empty where it does.
+    """Return why an approval does not allow this use; empty if it does.
 
-    The signature is verified first: until then nothing in the file counts.
+    Verify the signature first: until then nothing in the file counts.
     """
     problem = signature_problem(approval, keys)
     if problem:
@@ -365,7 +367,7 @@ def paths_outside(approval: PackageApproval, paths: Iterable[str]) -> tuple[str,
     try:
         listed = _scope_of(approval.scope)
     except UsageError:
-        return tuple(paths)  # A pattern that cannot be used covers nothing.
+        return tuple(paths)  # An invalid pattern covers nothing.
     return tuple(path for path in paths if listed.find(path) is None)
 
 

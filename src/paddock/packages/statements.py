@@ -1,17 +1,16 @@
-"""Vouching for the whole installed set, and for the keys that may change it.
+"""Signed statements about the whole installed set and the keys that may change it.
 
     PACKAGE_SET_SIGNED   {set_digest, keys[{key_id, public_key}], after, key_id, signature}
 
-Such a statement stands in the packages ledger and nowhere else, so there is no file that
-could lag behind, or be put back. Its Ed25519 signature covers the compact JSON of
-`statement` ("installed-set"), `after`, `set_digest`, `keys` (their ids, sorted) and
-`key_id`. `after` is the id of the entry before it that changed packages or keys: an old
-statement that is written once more does not fit there.
+A statement is only in the packages ledger, so no file can be out of date or restored. Its Ed25519
+signature covers the compact JSON of `statement` ("installed-set"), `after`, `set_digest`, `keys`
+(their ids, sorted) and `key_id`. `after` is the id of the previous entry that changed packages or
+keys, so an old statement cannot be repeated.
 
-The plane's first key needs nobody; a later one counts once a statement by a key that counted
-before lists it. An install takes an approval by any key of `HOT/registries/keys`.
+The plane's first key needs no statement; a later key is valid once a statement by a valid key lists
+it. An install accepts an approval by any key of `HOT/registries/keys`.
 
-Threat: so whoever can write there can install; G5 fails until an operator vouches for the key.
+Threat: so who can write there can install; G5 fails until an operator vouches for the key.
 """
 
 import base64
@@ -44,7 +43,7 @@ ABOUT_PACKAGES: Final = frozenset(
         events.PACKAGE_UNINSTALLED,
     }
 )
-"""The entries that change packages or keys; the others are about the ledger itself."""
+"""Entries that change packages or keys; the others are about the ledger itself."""
 
 
 class _KeyRow(Strict, frozen=True):
@@ -72,9 +71,9 @@ class SignedSet(Strict, frozen=True):
 
 
 def sign_installed_set(depot: Depot, key: SigningKey) -> SignedSet:
-    """Vouch for all that is installed on a plane, and for its keys. Nothing else is changed.
+    """Vouch for all packages of a plane and its keys; change nothing else.
 
-    On a plane without a key this one becomes its first.
+    On a plane without a key this key becomes the first.
     """
     with changing(depot):
         require_known(depot, key)
@@ -83,7 +82,7 @@ def sign_installed_set(depot: Depot, key: SigningKey) -> SignedSet:
 
 
 def sign_now(depot: Depot, key: SigningKey) -> SignedSet:
-    """As `sign_installed_set`, with the lock held and the key known to be one of the plane."""
+    """Like `sign_installed_set`, with the lock held and the key known to be enrolled."""
     installed = read_installed(depot.layout)
     log = depot.ledger.read()
     deviations = ledger.find_deviations(ledger.replay(log.entries), installed)
@@ -117,71 +116,71 @@ def require_known(depot: Depot, key: SigningKey) -> None:
     keys = signing.read_keys(depot.layout)
     public = signing.public_half(key)
     if keys and public.key_id not in keys:
-        # Threat: a plane of somebody else, whose own operators decide what changes it.
+        # Threat: somebody else's plane, whose own operators decide about changes.
         raise ConfigError(
-            f"your key {public.key_id} is none of this plane's",
+            f"key {public.key_id} is not enrolled in this plane",
             where=KEYS,
-            hint="have one of its operators put your public key there, then: paddock package sign"
+            hint="ask one of its operators to enroll your public key, then: paddock package sign"
             " --installed",
         )
 
 
 def enrol_first(depot: Depot, key: SigningKey) -> bool:
-    """Make `key` the plane's first where it has none; return whether it became that."""
+    """Make `key` the plane's first if it has none; return True if it did."""
     if signing.read_keys(depot.layout):
         return False
-    # Recorded first: without an entry the key could sign no statement that counts.
+    # Recorded first: without an entry the key could sign no valid statement.
     depot.ledger.append(ledger.enrolled_entry(signing.public_half(key)))
     signing.enrol_key(depot.layout, signing.public_half(key))
     return True
 
 
 def last_telling(entries: Sequence[StoredEntry]) -> str:
-    """The id of the newest entry that a statement has to follow; empty where there is none."""
+    """Return the id of the newest entry that a statement has to follow; empty if none."""
     found = (stored.id for stored in reversed(entries) if stored.entry.event_type in ABOUT_PACKAGES)
     return next(found, "")
 
 
 class Vouched(Struct):
-    """What the statements of a packages ledger lead to, replayed in their order."""
+    """The result of replaying a packages ledger's statements in order."""
 
     statements: int = 0
     keys: signing.Keys = field(default_factory=dict[str, signing.PublicKey])
-    """Those that count now: listed by the newest statement that holds."""
+    """The keys that are valid now: listed by the newest valid statement."""
     known: dict[str, signing.PublicKey] = field(default_factory=dict[str, signing.PublicKey])
-    """Those that ever counted."""
+    """All keys that were ever valid."""
     rows: frozenset[SetRow] = frozenset()
     listings: list[tuple[int, signing.Keys]] = field(default_factory=list[tuple[int, signing.Keys]])
-    """The place of each statement that holds, and the keys that count from there on."""
+    """The entry number of each valid statement, and the keys that are valid from there."""
     problems: list[Failure] = field(default_factory=list[Failure])
     first: str | None = None
-    """The id of the plane's first key, as it was enrolled."""
+    """The id of the plane's first key."""
 
     @property
     def newest_seq(self) -> int:
-        """-1 where no statement holds."""
+        """-1 if no statement is valid."""
         return self.listings[-1][0] if self.listings else -1
 
     def counting_at(self, seq: int) -> signing.Keys:
-        """The keys that counted when that entry was written.
+        """Return the keys that were valid when that entry was written.
 
-        Those of the last statement before it and of the first one after it, which vouches for
-        what is installed by then and lists the operators of that time.
+        These are the keys of the last statement before it and of the first one after it, which
+        vouches for the packages installed by then and lists the operators of that time.
         """
         before = [keys for at, keys in self.listings if at < seq][-1:]
         after = [keys for at, keys in self.listings if at > seq][:1]
         return {key_id: key for keys in (*before, *after) for key_id, key in keys.items()}
 
     def enrol(self, stored: StoredEntry) -> None:
-        """The plane's first key; a second one needs a statement."""
+        """Record the plane's first key; a second one needs a statement."""
         key_id = stored.entry.metadata.get("key_id")
         if isinstance(key_id, str) and self.first in {None, key_id}:
-            self.first = key_id  # a killed writer leaves the entry without the key
+            self.first = key_id  # a killed writer left the entry without the key
         else:
             self._note(stored, "a key was enrolled on a plane that had one")
 
     def state(self, stored: StoredEntry, before: Sequence[StoredEntry]) -> None:
-        """Take the next statement: it counts if its maker's key counted before."""
+        """Add the next statement: it is valid if its author's key was valid before."""
         self.statements += 1
         told = JsonFile(ledger.LEDGER_FILE, stored.entry.metadata)
         try:
@@ -210,13 +209,13 @@ class Vouched(Struct):
         counting = set(self.keys) or {self.first}
         maker = listed.get(signed.key_id)
         if signed.key_id not in counting or maker is None:
-            return f"the set was signed by {signed.key_id}, whose word does not count here"
+            return f"the set was signed by {signed.key_id}, which is not a valid key here"
         if not maker.verifies(signed.signed_bytes(), signed.signature):
-            return "the signature of the set does not hold"
+            return "the signature of the set is invalid"
         if signed.after != last_telling(before):
-            return "the signature of the set was made at another place of the ledger"
+            return "the signature of the set is for another place in the ledger"
         if signed.set_digest != set_digest:
-            return f"the signature is of the set {signed.set_digest}, not of {set_digest}"
+            return f"the signature is for the set {signed.set_digest}, not for {set_digest}"
         return ""
 
     def _note(self, stored: StoredEntry, why: str) -> None:
@@ -224,7 +223,7 @@ class Vouched(Struct):
 
 
 def read_vouched(entries: Sequence[StoredEntry]) -> Vouched:
-    """Replay statements and enrolments; what is wrong with one is in `problems`, not raised."""
+    """Replay statements and enrolments; faults are in `problems`, not raised."""
     vouched = Vouched()
     for place, stored in enumerate(entries):
         if stored.entry.event_type == events.OPERATOR_KEY_ENROLLED:
@@ -236,7 +235,7 @@ def read_vouched(entries: Sequence[StoredEntry]) -> Vouched:
 
 def find_key_problems(vouched: Vouched, keys: signing.Keys) -> Iterator[Failure]:
     for key_id in sorted(keys.keys() - vouched.keys.keys()):
-        why = "no operator of this plane vouched for this key: paddock package sign --installed"
+        why = "no operator of this plane has vouched for this key: paddock package sign --installed"
         yield Failure(key_file(key_id), why)
     for key_id in sorted(vouched.keys.keys() - keys.keys()):
         yield Failure(key_file(key_id), "the key is gone")
@@ -247,17 +246,17 @@ def _keys_of(told: JsonFile, signed: SignedSet) -> dict[str, signing.PublicKey]:
     for each in signed.keys:
         key = signing.parse_public_key(each.public_key)
         if key is None or key.key_id != each.key_id:
-            raise told.error("keys", "it is not the key of that id", "base64 of 32 bytes")
+            raise told.error("keys", "the key does not match its id", "base64 of 32 bytes")
         keys[key.key_id] = key
     return keys
 
 
-#     G5  no version below the one that was installed last; a signature that comes along holds
+#     G5  the version is not below the last installed one; a signature, if there is one, is valid
 #     G2  an approval for exactly this digest: signed by a key in the plane, unused, in time,
 #         and covering every path
 #
-# On a plane that was made with `--dev`, or with `--dev` on another one, only the version is
-# checked; on the other one, the gates G2 and G5 fail afterwards.
+# On a plane made with `--dev`, or with `--dev` on another plane, only the version is checked; on
+# the other plane, the gates G2 and G5 fail afterwards.
 
 
 def require_no_rollback(
@@ -265,7 +264,7 @@ def require_no_rollback(
 ) -> None:
     """Refuse a version below the last one. Raises: GateRefusedError: G5.
 
-    Threat: an old version with a known hole, signed and approved when it was new.
+    Threat: an old version with a known vulnerability, signed and approved when it was new.
     """
     problem = rollback_problem(manifest, old, log)
     if problem:
@@ -284,7 +283,7 @@ def rollback_problem(
     for last in known:
         last_key = None if last is None else version_key(last)
         if key is not None and last_key is not None and key < last_key:
-            return f"{manifest.version} is below {last}, which was installed before"
+            return f"version {manifest.version} is below {last}, which was installed before"
     return ""
 
 
@@ -304,7 +303,7 @@ def require_signature(
 def require_approval(
     depot: Depot, package_id: str, claim: signing.ApprovalClaim, used: Collection[str]
 ) -> signing.PackageApproval:
-    """Return the valid one that expires first. Raises: GateRefusedError: G2; ConfigError."""
+    """Return the valid approval that expires first. Raises: GateRefusedError: G2; ConfigError."""
     keys = signing.read_keys(depot.layout)
     refused: list[Failure] = []
     holding: list[signing.PackageApproval] = []
@@ -318,7 +317,7 @@ def require_approval(
         return min(holding, key=lambda each: (each.expires, each.wo_id))
     raise GateRefusedError(
         "G2",
-        refused or [Failure(package_id, "nobody has approved this digest on this plane")],
+        refused or [Failure(package_id, "this digest is not approved on this plane")],
         hint="paddock package approve ARCHIVE",
     )
 
@@ -327,24 +326,24 @@ class Approved(Struct, frozen=True):
     approval: signing.PackageApproval
     enrolled: bool
     settles_install: bool
-    """The package was installed without one: that install used this approval up."""
+    """The package was installed without an approval: that install has used this one."""
     rollback: str
-    """Why no install will take the package: its version is below the last one; else empty."""
+    """Why no install will accept the package: its version is too low; else empty."""
 
 
 def approve(
     depot: Depot, manifest: Manifest, key: SigningKey, scope: tuple[str, ...], expires_s: float
 ) -> Approved:
-    """Approve one package on one plane. Without `scope` it is exactly what an install touches.
+    """Approve one package on one plane. Without `scope`, exactly the paths of an install.
 
-    A plane that has no key gets this one as its first; where nothing is installed yet,
-    the empty set is signed with it.
+    A plane without a key gets this one as its first; if nothing is installed yet, the empty set is
+    signed with it.
     """
     with changing(depot):
         installed = require_installed(depot)
         require_known(depot, key)
         old = installed.packages.get(manifest.package_id)
-        # An upgrade takes away what the version before it brought alone.
+        # An upgrade removes files that only the version before had.
         had = () if old is None else tuple(old.manifest.by_path)
         paths = tuple(dict.fromkeys((*manifest.by_path, *had)))
         now = depot.clock()
@@ -357,7 +356,7 @@ def approve(
         )
         enrolled = enrol_first(depot, key)
         if not installed.packages and not read_vouched(depot.ledger.read().entries).statements:
-            # With nothing installed there is nothing to look at first.
+            # With nothing installed there is nothing to check first.
             sign_now(depot, key)
         signing.write_approval(depot.layout, approval)
         settles = False
@@ -375,11 +374,11 @@ def _settle_install(
     if record.approval_of(manifest.package_id, manifest.digest) is not None:
         return False
     if ledger.find_deviations_of(manifest.package_id, record, installed):
-        return False  # what is installed is not what the ledger says: approving it mends nothing
+        return False  # the installed files differ from the ledger: an approval repairs nothing
     claim = signing.ApprovalClaim(manifest.digest, tuple(manifest.by_path), depot.clock())
     if signing.approval_problem(
         approval, claim, signing.read_keys(depot.layout), log.used_approvals
     ):
-        return False  # its scope is narrower than what was installed
+        return False  # its scope is narrower than the installed files
     depot.ledger.append(ledger.approved_entry(manifest.package_id, manifest.version, approval))
     return True

@@ -1,18 +1,18 @@
-"""Where things are on disk, whose word counts, and who may act.
+"""The plane on disk: its paths, what is trusted, and who may act.
 
-    environment, discover        environment variables, the dual gate; which root is worked on
+    environment, discover        environment variables, the dual gate; which root is used
     layout, json_files           the plane's paths; JSON files as typed values
-    create                       a plane, made once, of a project or governing itself
+    create                       create a plane, of a project or a bare one
     trust                        the policy files in force, and whether the user accepted each
-    grants                       what it grants beyond the defaults, shown before it is trusted
+    grants                       list what a policy grants beyond the defaults, before trust
     agents                       who may act, and where
     admin                        the admin agent of a bare plane, and its prompt contracts
     tokens                       bearer tokens of the HTTP servers; the lock of an open session
-    clients                      another program's configuration, edited as it was read; which of
-                                 them run with the hook, and whether they started us
+    clients                      edit a client's configuration file; detect clients with the hook
+                                 among this process's ancestors
     scratch                      scratch folders of a project
     records                      entries of the governance ledger; `paddock where` (pure)
 
-This folder finds the root that is worked on, opens its plane, which lies outside the project,
-and reads policy files, agents and the user's trust. It judges no call.
+This folder finds the root in use, opens its plane, which is outside the project, and reads policy
+files, agents and the user's trust. It judges no calls.
 """

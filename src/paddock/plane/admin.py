@@ -1,8 +1,8 @@
 """Read `HOT/config/admin_config.json`, the admin agent's configuration, strictly.
 
-The schema in `HOT/schemas/` is generated from `AdminTable`, and gives the same verdict, but that
-it cannot refuse a key that is given twice, or a pattern that can match nothing. Whether `tools`
-names registered tools is checked where those are known.
+The schema in `HOT/schemas/` is generated from `AdminTable` and accepts the same files, except that
+it cannot refuse a duplicate key or a pattern that can match nothing. The caller that knows the
+registered tools checks the names in `tools`.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ DEFAULT_PERMISSIONS: Final = Permissions(forbidden=("HOT/kernel/*", "HOT/scripts
 DEFAULT_SYSTEM_PROMPT: Final = (
     "You are the admin agent of a Paddock control plane. You inspect its ledgers, files, "
     "packages and gates with your tools, and answer from what they return. Say so when a tool "
-    "refuses, and do not guess what you have not looked at."
+    "refuses, and do not guess what you have not inspected."
 )
 
 
@@ -49,9 +49,12 @@ class TierStage(Strict, frozen=True, tag_field="type", tag="tier"):
 
 class LedgerStage(Strict, frozen=True, tag_field="type", tag="ledger"):
     ledger: Annotated[StageLedger, Meta(description="Which ledger.")] = "governance"
-    event_type: Annotated[_Id, Meta(description="Only entries of this type; absent: of any.")] = ""
+    event_type: Annotated[_Id, Meta(description="Only entries of this type; absent: any type.")] = (
+        ""
+    )
     max_entries: Annotated[
-        int, Meta(ge=1, le=limits.attention_entries_max, description="The newest so many.")
+        int,
+        Meta(ge=1, le=limits.attention_entries_max, description="How many of the newest entries."),
     ] = 10
 
 
@@ -59,16 +62,14 @@ Stage = TierStage | LedgerStage
 
 
 class Attention(Strict, frozen=True):
-    """What context the supervisor adds to a turn, and within which budget."""
+    """The context that the supervisor adds to a turn, and its token budget."""
 
-    template_id: Annotated[_Id, Meta(description="The template that lays it out.")] = (
-        "ATT-ADMIN-001"
-    )
+    template_id: Annotated[_Id, Meta(description="The template that formats it.")] = "ATT-ADMIN-001"
     stages: tuple[Stage, ...] = (TierStage(), LedgerStage("ho2m", "TURN_RECORDED", 5))
     token_budget: Annotated[_Count, Meta(description="Tokens of all stages together.")] = 4_000
     fallback: Annotated[
         Literal["skip", "fail"],
-        Meta(description="Where a stage cannot be made: leave it out, or fail the turn."),
+        Meta(description="If a stage fails: skip it, or fail the turn."),
     ] = "skip"
 
 
@@ -84,7 +85,7 @@ class BudgetTable(Strict, frozen=True):
 
 
 class ModelChoice(Strict, frozen=True):
-    """Which model answers. Whether there is such a provider, the gateway says."""
+    """Which model answers. The gateway checks that the provider exists."""
 
     provider: Annotated[_Id, Meta(description="builtin, anthropic, openai, or your own.")] = (
         "builtin"
@@ -107,13 +108,13 @@ class DeclaredTool(Strict, frozen=True):
 class PackageTool(Strict, frozen=True):
     """An entry of `package_tools`: a tool that an installed package brings."""
 
-    tool_id: Annotated[_Id, Meta(description="The tool's name, which its file has too.")]
+    tool_id: Annotated[_Id, Meta(description="The tool's name, also its file's name.")]
     package_id: Annotated[
         str,
         Meta(
             min_length=1,
             max_length=limits.package_id_chars_max,
-            description="The package that brings it.",
+            description="The package that contains it.",
         ),
     ]
 
@@ -121,7 +122,7 @@ class PackageTool(Strict, frozen=True):
 class AdminTable(Strict, frozen=True):
     """The admin agent of a bare plane. An absent field has its default."""
 
-    agent_id: Annotated[_Id, Meta(description="Who the agent is in records.")] = "admin"
+    agent_id: Annotated[_Id, Meta(description="The agent's name in records.")] = "admin"
     agent_class: Annotated[_Id, Meta(description="What kind of agent it is.")] = "ADMIN"
     framework_id: Annotated[_Id, Meta(description="The framework that governs it.")] = "FMWK-000"
     tier: Annotated[Tier, Meta(description="The tier that it belongs to.")] = "HOT"
@@ -129,13 +130,13 @@ class AdminTable(Strict, frozen=True):
         ToolProfile,
         Meta(description="Half of the dual gate; development tools need the environment's too."),
     ] = "production"
-    system_prompt: Annotated[str, Meta(description="What the model is told first.")] = (
+    system_prompt: Annotated[str, Meta(description="The model's system prompt.")] = (
         DEFAULT_SYSTEM_PROMPT
     )
     attention: Attention = field(default_factory=Attention)
     tools: Annotated[
         tuple[DeclaredTool, ...] | UnsetType,
-        Meta(description="Core tools that the model is offered; absent: all that are registered."),
+        Meta(description="Core tools offered to the model; absent: all registered ones."),
     ] = UNSET
     package_tools: Annotated[
         tuple[PackageTool, ...],
@@ -158,17 +159,16 @@ class AdminConfig(AdminTable, frozen=True, kw_only=True):
         return JsonFile(str(self.file), {}, self.text).place(way)
 
     def tightened(self) -> "AdminConfig":
-        """Return what counts on a plane that nobody accepted: only what narrows.
+        """Return the part that counts on a plane that was never accepted: only what narrows.
 
-        Threat: an unpacked archive brings a plane whose profile waits for the
-        operator's variable, whose prompt speaks for somebody else, or whose
-        `base_url` collects the API key.
+        Threat: an unpacked archive contains a plane whose profile waits for the operator's
+        variable, whose prompt speaks for an attacker, or whose `base_url` collects the API key.
         """
         forbidden = dict.fromkeys((*DEFAULT_PERMISSIONS.forbidden, *self.permissions.forbidden))
         return AdminConfig(
             file=self.file,
             digest=self.digest,
-            # Kept, to be shown: the gate opens for an accepted plane alone.
+            # Kept to be shown: the gate opens only for an accepted plane.
             tool_profile=self.tool_profile,
             tools=self.tools,
             permissions=replace(self.permissions, forbidden=tuple(forbidden)),
@@ -179,9 +179,9 @@ class AdminConfig(AdminTable, frozen=True, kw_only=True):
 def read_admin_config(layout: PlaneLayout) -> AdminConfig:
     """Read the configuration of the bare plane. Raises: ConfigError.
 
-    Threat: who can replace `HOT/config`, or write into it, speaks for the operator; the
-    same holds for keys, approvals, prompt contracts, ledgers and agents. So none of the
-    plane's own directories may be a link, or one that others can write.
+    Threat: who can replace `HOT/config`, or write into it, speaks for the operator; so with keys,
+    approvals, prompt contracts, ledgers and agents. So each of the plane's own directories must
+    be a real directory that others cannot write.
     """
     for directory in (layout.root, *layout.own_directories()):
         require_private(directory)
@@ -209,7 +209,7 @@ def parse_admin_config(content: bytes, file: Path) -> AdminConfig:
 def admin_config_schema() -> dict[str, Json]:
     from msgspec import json  # noqa: PLC0415 - a new plane alone needs it
 
-    made = json.decode(json.encode(json.schema(AdminTable)))  # defaults are values of ours
+    made = json.decode(json.encode(json.schema(AdminTable)))  # defaults are our own values
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
 
 

@@ -1,4 +1,4 @@
-"""Declare, list, change and remove the agents of a plane: a person's acts, never a model's."""
+"""Declare, list, change and remove the agents of a plane. Only people do this, never a model."""
 
 import os
 from collections.abc import Generator
@@ -148,9 +148,9 @@ _WORKTREES: Final = "worktrees"
 def require_workspace(record: AgentRecord, layout: PlaneLayout, environment: Environment) -> None:
     """Refuse a workspace from which an agent could reach what governs it. Raises: ConfigError.
 
-    Allowed are directories outside of planes and the user's Paddock files, any
-    agent's own `agents/NAME/workspace/` and what is below, and the root of a bare
-    plane, where policy protects the plane's own files.
+    Allowed are directories outside planes and the user's Paddock files, any agent's own
+    `agents/NAME/workspace/` and below, and the root of a bare plane, where policy protects the
+    plane's own files.
 
     Threat: policy patterns are relative to the workspace, so none would match the files of
     an agent that is given `PLANE/HOT/ledger` or `PROJECT/.git`; in `~/.claude` hooks and
@@ -158,8 +158,8 @@ def require_workspace(record: AgentRecord, layout: PlaneLayout, environment: Env
     """
     real = real_path(record.workspace)
     if ".git" in (part.lower() for part in real.parts):
-        hint = "give the agent the work tree, or a directory of its own"
-        raise _no_workspace(record, "lies inside a .git directory", hint)
+        hint = "give the agent the work tree, or a separate directory"
+        raise _no_workspace(record, "is inside a .git directory", hint)
     if not (_is_own_workspace(real, layout) or _is_bare_root(real, layout)):
         _require_apart(record, real, layout, environment)
     require_as_declared(record, real)
@@ -185,7 +185,7 @@ def require_as_declared(record: AgentRecord, real: Path) -> None:
     raise _no_workspace(
         record,
         f"is reached through a link, and is {quote(str(real))}",
-        "put a directory in the link's place; if the link is yours, declare the agent anew:"
+        "put a directory in the link's place; if the link is yours, declare the agent again:"
         " paddock agent remove, then create",
     )
 
@@ -214,7 +214,7 @@ def _require_no_client_folder(record: AgentRecord, real: Path, environment: Envi
         if len(below) < 2 or below[0] != _WORKTREES:
             why = "where a coding agent's client keeps its settings"
             hint = "give the agent a directory outside of it"
-            raise _no_workspace(record, f"lies in {quote(str(directory))}, {why}", hint)
+            raise _no_workspace(record, f"is in {quote(str(directory))}, {why}", hint)
 
 
 def _is_client_folder(directory: Path, environment: Environment) -> bool:
@@ -232,7 +232,7 @@ def _is_client_folder(directory: Path, environment: Environment) -> bool:
 
 
 def require_new_workspace(record: AgentRecord, environment: Environment) -> None:
-    """Refuse a declaration, made or changed now, around a bare plane or in what looks like one."""
+    """Refuse a new or changed declaration around a bare plane, or in a directory like one."""
     real = real_path(record.workspace)
     for directory in (real, *real.parents):
         if discover.is_bare_plane(directory):
@@ -240,25 +240,25 @@ def require_new_workspace(record: AgentRecord, environment: Environment) -> None
     below = discover.bare_planes_below(real, environment)
     if below:
         why = f"holds the bare plane {quote(str(real / below[0]))}"
-        hint = "give the agent a directory in which no plane stands, or leave --workspace out"
+        hint = "give the agent a directory that contains no plane, or leave --workspace out"
         raise _no_workspace(record, why, hint)
 
 
 def require_within_parent(child: AgentRecord, parent: AgentRecord) -> None:
     """Refuse a child that could do more than its parent. Raises: ConfigError.
 
-    Each decision is the strictest of both anyway; what it cannot compare is looked at here:
-    workspace and toolsets.
+    Each decision is the strictest of both anyway; this checks what it cannot compare: workspace and
+    toolsets.
 
-    Threat: patterns are relative to the workspace of whoever acts. To a child that
-    works in `docs/` the file `docs/keep.md`, which its parent may not write, is `keep.md`.
+    Threat: patterns are relative to the acting agent's workspace. To a child that works in
+    `docs/`, the file `docs/keep.md`, which its parent may not write, is `keep.md`.
     """
     if not child.owns_workspace and real_path(child.workspace) != real_path(parent.workspace):
         raise _no_workspace(
             child,
             f"of agent {quote(child.agent.name)} is not that of its parent"
             f" {quote(parent.agent.name)}: {quote(str(parent.workspace))}",
-            "give it the parent's workspace, or none: then it has a directory of its own",
+            "give it the parent's workspace, or none: then it gets a separate directory",
         )
     more = [name for name in child.agent.toolsets if name not in parent.agent.toolsets]
     if more:
@@ -273,7 +273,7 @@ def require_within_parent(child: AgentRecord, parent: AgentRecord) -> None:
 
 def _lies_in_plane(record: AgentRecord, plane: Path) -> ConfigError:
     hint = "give the agent a directory outside of that plane, or leave --workspace out"
-    return _no_workspace(record, f"lies in the bare plane {quote(str(plane))}", hint)
+    return _no_workspace(record, f"is in the bare plane {quote(str(plane))}", hint)
 
 
 def _is_own_workspace(real: Path, layout: PlaneLayout) -> bool:
@@ -293,9 +293,9 @@ _OPTIONS: Final = ("workspace", "parent", "toolsets")
 
 
 class AgentSpec(Struct, frozen=True):
-    """An agent as it is wanted. `toolsets` None: the default ones that the parent has too.
+    """The specification of an agent. `toolsets` None: those defaults that the parent has too.
 
-    Without a `workspace` it has one of its own or, of a program, the project's root.
+    Without a `workspace` it gets a separate one; an agent of a program, the project's root.
     """
 
     name: str
@@ -313,9 +313,9 @@ class RemovedAgent(Struct, frozen=True):
 
 
 class AgentStore(Struct, frozen=True):
-    """Read and change declarations. Each read checks all ancestors, and fails where one is broken.
+    """Read and change declarations. Each read checks all ancestors, and fails if one is broken.
 
-    Changes hold the lock of `agents/`: no parent is removed while a child is made.
+    Changes hold the lock of `agents/`, so no parent is removed while its child is created.
     """
 
     layout: PlaneLayout
@@ -332,7 +332,7 @@ class AgentStore(Struct, frozen=True):
             found.append(self.admin.agent.name)
         if len(found) > limits.agents_max:
             raise ConfigError(
-                f"{len(found)} agents, and {limits.agents_max} are allowed",
+                f"there are {len(found)} agents; at most {limits.agents_max} are allowed",
                 where=str(self.layout.agents),
                 hint="remove some: paddock agent remove NAME",
             )
@@ -354,7 +354,7 @@ class AgentStore(Struct, frozen=True):
         _require_name(name)
         record = self._find(name)
         if record is None:
-            raise UsageError(f"there is no agent {quote(name)}", hint="see: paddock agent list")
+            raise UsageError(f"no agent is named {quote(name)}", hint="see: paddock agent list")
         return self._lineage_of(record)
 
     def with_given(self, spec: AgentSpec) -> "AgentStore":
@@ -365,10 +365,10 @@ class AgentStore(Struct, frozen=True):
         return structs.replace(self, given=record)
 
     def create(self, new: AgentSpec) -> AgentRecord:
-        """Declare an agent, durably; make it a workspace of its own where it is given none.
+        """Declare an agent, durably; create a separate workspace for it if it has none.
 
         Sequence: an earlier agent's token removed → directories → `agent.json`, exclusively.
-        Of several that create one name exactly one succeeds.
+        Of several callers that create one name, exactly one succeeds.
 
         Raises: UsageError; ConfigError: the workspace overlaps the plane, or exceeds the parent's.
         """
@@ -403,17 +403,18 @@ class AgentStore(Struct, frozen=True):
         return record
 
     def remove(self, name: str) -> RemovedAgent:
-        """Remove its token, then set `agent.json` aside; all else stays. A broken one can go too.
+        """Remove its token, then set `agent.json` aside, broken or not; its other files stay.
 
-        Raises: UsageError: there is none, or another agent has it as parent.
+        Raises: UsageError: it does not exist, or is the parent of another agent.
         """
         from paddock.plane.tokens import remove_token  # noqa: PLC0415 - for few calls
 
         _require_name(name)
         file = self.layout.agent_file(name)
         if not os.path.lexists(file):
-            raise UsageError(f"there is no agent {quote(name)}", hint="see: paddock agent list")
+            raise UsageError(f"no agent is named {quote(name)}", hint="see: paddock agent list")
         with locked(self.layout.agents):
+            self._require_private(name)
             children = [other for other in self.names() if self._has_parent(other, name)]
             if children:
                 raise UsageError(
@@ -478,7 +479,7 @@ class AgentStore(Struct, frozen=True):
                 raise _refused(child, "parent", said, f"a chain has at most {most} agents")
             parent = self._find(parent_name)
             if parent is None:
-                said = f"there is no agent {quote(parent_name)}"
+                said = f"no agent is named {quote(parent_name)}"
                 raise _refused(child, "parent", said, "see: paddock agent list")
             require_within_parent(child, parent)
             names.add(parent_name)
@@ -489,7 +490,7 @@ class AgentStore(Struct, frozen=True):
         try:
             record = self._find(name)
         except ConfigError:
-            # A child that does not load cannot act, so it need not hold its parent.
+            # A child that does not load cannot act, so it does not keep its parent.
             return False
         return record is not None and record.agent.parent == parent
 
@@ -509,11 +510,11 @@ class AgentStore(Struct, frozen=True):
         return True
 
     def _require_private(self, *names: str) -> None:
-        """Refuse `agents/`, and in it the directory of a name, unless real and ours alone.
+        """Refuse `agents/`, or the directory of a name in it, unless real and writable only by us.
 
-        Threat: on a bare plane whoever can make links could point `agents`, or
-        `agents/NAME`, at a directory of its own and declare itself there; another user
-        who may write into one of them could do so without a link.
+        Threat: on a bare plane an agent that can create links could point `agents`, or
+        `agents/NAME`, at its own directory and declare itself there; another user who can write
+        there could do so without a link.
         """
         atomic.require_private(self.layout.agents)
         for name in names:
@@ -547,7 +548,7 @@ def _naming_options(file: Path) -> Generator[None]:
 
 def _exists(name: str, file: Path) -> UsageError:
     return UsageError(
-        f"there is an agent {quote(name)} already",
+        f"an agent named {quote(name)} exists already",
         where=str(file),
         hint="choose another name, or remove it first",
     )

@@ -1,4 +1,4 @@
-"""Edit the configuration files of coding agents' clients, and tell their processes."""
+"""Edit the configuration files of coding agents' clients, and recognise their processes."""
 
 import os
 import pwd
@@ -21,7 +21,7 @@ from paddock.values.calls import Json
 
 CLIENT_FILE_BYTES_MAX: Final = 16_000_000
 _SHARED_MODE: Final = 0o644
-"""A project's settings hold no secret."""
+"""A project's settings contain no secrets."""
 _PRIVATE_MODE: Final = 0o600
 """A client keeps secrets in its user's own files."""
 
@@ -50,7 +50,7 @@ class ClientFileEdit(Struct, frozen=True):
         return self.content != self.file.content
 
     def shown(self) -> str:
-        import difflib  # noqa: PLC0415 - for who asks to see the edit
+        import difflib  # noqa: PLC0415 - only to show the edit
 
         before = (self.file.content or b"").decode("utf-8", "replace").splitlines()
         after = (self.content or b"").decode("utf-8", "replace").splitlines()
@@ -60,10 +60,10 @@ class ClientFileEdit(Struct, frozen=True):
     def apply(self) -> None:
         """Put the new content in place, or remove the file, unless it changed since it was read.
 
-        Sequence: temporary beside it, with its mode → fsync → a look that the file is still
-        what was read → rename → fsync of the directory.
+        Sequence: temporary file beside it, with its mode → fsync → check that the file is still the
+        one that was read → rename → fsync of the directory.
 
-        Raises: ConfigError: somebody changed the file meanwhile. HostError.
+        Raises: ConfigError: another process changed the file meanwhile. HostError.
         """
         path = self.file.path
         atomic.make_directories(path.parent)
@@ -77,7 +77,7 @@ class ClientFileEdit(Struct, frozen=True):
             self._require_unchanged()
             os.unlink(path)
             atomic.sync_directory(path.parent)
-        # The installer may have made a client's folder; a project's root, or a home, it has not.
+        # The installer may have created the client's folder, but not a project's root or a home.
         if path.parent.name in (CLAUDE.folder, CODEX.folder):
             with suppress(OSError):
                 os.rmdir(path.parent)
@@ -86,17 +86,17 @@ class ClientFileEdit(Struct, frozen=True):
         file = self.file
         if atomic.read_file(file.path, CLIENT_FILE_BYTES_MAX) != file.content:
             raise ConfigError(
-                "the settings were changed by somebody else meanwhile",
+                "another process changed the settings meanwhile",
                 where=str(file.path),
-                hint="nothing was written; do it again",
+                hint="nothing was written; run it again",
             )
 
 
 def read_client_file(path: Path, *, follows: bool) -> ClientFile:
-    """Raises: ConfigError: a link where none is followed, no regular file, too large.
+    """Raises: ConfigError: a link that must not be followed, not a regular file, too large.
 
-    Threat: a cloned project's settings file is a link, and we write where it leads.
-    In the user's own directory a link is the user's, and the file that it leads to is edited.
+    Threat: a cloned project's settings file is a link, and we write to its target. In the user's
+    own directory a link is the user's, and its target is edited.
     """
     if not follows:
         parent = path.parent
@@ -104,7 +104,7 @@ def read_client_file(path: Path, *, follows: bool) -> ClientFile:
             raise ConfigError(
                 f"{quote(str(parent))} is a link, and links are not followed here",
                 where=str(parent),
-                hint="replace the link with a directory of its own",
+                hint="replace the link with a real directory",
             )
         return ClientFile(path, atomic.read_file(path, CLIENT_FILE_BYTES_MAX), _SHARED_MODE)
     real = real_path(path)
@@ -140,7 +140,7 @@ OWN_SERVER: Final = "paddock"
 _SERVERS_KEY: Final = {".json": "mcpServers", ".toml": "mcp_servers"}
 _SETS_NOTHING: Final = frozenset({"type", "command", "args"})
 _WATCHED_BYTES_MAX: Final = 1_000_000
-"""Bound for a project's file: the hook's cached image watches none that is much larger."""
+"""Limit of a project's file: the hook's cached image does not watch much larger ones."""
 _OF_CODEX: Final = frozenset({"required", "enabled", "tool_timeout_sec", "startup_timeout_sec"})
 
 
@@ -164,7 +164,7 @@ def read_servers(found: ClientFile) -> dict[str, Json]:
     if found.path.suffix == ".json":
         values = parse_file(found.content, str(found.path)).members
     else:
-        import tomllib  # noqa: PLC0415 - of one client alone
+        import tomllib  # noqa: PLC0415 - for one client only
 
         try:
             values = tomllib.loads(found.text)
@@ -173,14 +173,14 @@ def read_servers(found: ClientFile) -> dict[str, Json]:
             raise ConfigError(said, where=str(found.path)) from None
     servers = values.get(name, {})
     if not isinstance(servers, dict):
-        raise ConfigError(f"{quote(name)} holds no servers by name", where=str(found.path))
+        raise ConfigError(f"{quote(name)} is not a table of servers by name", where=str(found.path))
     return cast("dict[str, Json]", servers)
 
 
 def find_served(
     client: str, scope: ClientScope, root: Path, home: Path, variables: Mapping[str, str]
 ) -> bool | None:
-    """Return whether what a client starts as `paddock` is our server; None: it names none there."""
+    """Return True if a client's server `paddock` is ours; None: it has no server of that name."""
     file = servers_file(client, scope, root, home, variables)
     try:
         found = read_client_file(file, follows=scope == "user")
@@ -207,22 +207,21 @@ def _starts_ours(entry: Json, scope: ClientScope) -> bool:
     return command == OWN_SERVER and is_plain and rows.keys() <= _SETS_NOTHING | _OF_CODEX
 
 
-# The processes of clients that have the hook, and whether this one descends from one.
+# Processes of clients that have the hook, and whether this process descends from one.
 #
 # The hook leaves a mark, an empty file named after its client's process, so that the command
-# line knows whom it must not take for a person at a terminal: a client that runs what its
-# model wants answers no question of Paddock for a person.
+# line does not take a client that runs its model's commands for a person at a terminal.
 #
-# A net and no wall. A process that has left its parent (`setsid -f`) is recognised by its
-# environment alone, and not at all where that was cleared as well.
+# A net, not a wall. A process that has left its parent (`setsid -f`) is recognised only by its
+# environment, and not at all if that was cleared as well.
 #
-# Source: proc_pid_stat(5); the start time tells a process from a later one with the same pid.
+# Source: proc_pid_stat(5); the start time distinguishes a process from a later one with its pid.
 
 ANCESTORS_MAX: Final = 64
 _CLIENT: Final = lazy_pattern(rb"claude|codex")
 _BY_CLAUDE: Final = frozenset({"CLAUDECODE", "CLAUDE_PID", "CLAUDE_CODE_SESSION_ID"})
 _BY_CODEX: Final = ("CODEX_SANDBOX", "CODEX_THREAD", "CODEX_MANAGED")
-"""What clients set for what they start; `CODEX_HOME` is the user's own."""
+"""Variables that clients set for their child processes; `CODEX_HOME` is the user's own."""
 
 
 class ClientProcess(Struct, frozen=True):
@@ -237,10 +236,10 @@ class ClientProcess(Struct, frozen=True):
 
 
 def note_client(environment: Environment, name: str) -> None:
-    """Leave a mark of the client that started this hook, if there is one.
+    """Leave a mark of the client that started this hook, if one did.
 
-    For Claude Code only where its variables say so: a person may try the hook by hand. No
-    answer of the hook depends on the mark: ignore a failure to write it.
+    For Claude Code only if its variables say so: a person may try the hook by hand. No answer of
+    the hook depends on the mark, so a failure to write it is ignored.
     """
     variables = dict(environment.variables)
     is_client = name == "codex" or _has_client_variable(variables)
@@ -258,9 +257,9 @@ def note_client(environment: Environment, name: str) -> None:
 
 
 def descends_from_client(environment: Environment) -> bool:
-    """Return whether a client that has the hook started this process, as far as can be told.
+    """Return True if a client that has the hook is known to have started this process.
 
-    Threat: `HOME=/elsewhere paddock …` hides the marks: look below the account's home as well.
+    Threat: `HOME=/elsewhere paddock …` hides the marks, so search the account's home as well.
     """
     usual = replace(
         environment, paddock_home=_account_home(environment) / ".local" / "state" / "paddock"
@@ -303,7 +302,7 @@ def _read(pid: int) -> tuple[ClientProcess, int] | None:
         content = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
-    # The second field is a name in brackets, which may itself hold brackets and blanks.
+    # The second field is a name in brackets, which may contain brackets and spaces.
     fields = content[content.rfind(b")") + 2 :].split()
     return ClientProcess(pid, int(fields[19])), int(fields[1])
 
@@ -314,7 +313,7 @@ def _name(pid: int) -> bytes:
         told = Path(f"/proc/{pid}/comm").read_bytes()
     with suppress(OSError):
         # `node …/claude-code/cli.js`: the program, and the script that it runs. Not the whole
-        # path: the user's own name may stand there.
+        # path, which may contain the user's own name.
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:2]
         told += b"\n".join(b"/".join(word.split(b"/")[-2:]) for word in words if word[:1] != b"-")
     return told

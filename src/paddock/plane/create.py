@@ -1,6 +1,6 @@
-"""Make a plane, of a project or a bare one: once, whole and durably.
+"""Create a plane, of a project or a bare one: once, completely and durably.
 
-Also the policy files that `paddock init` writes: they show the defaults, as comments.
+Also the policy files that `paddock init` writes, with the defaults as comments.
 """
 
 import os
@@ -37,7 +37,7 @@ POLICY_TEMPLATE: Final = Path(__file__).with_name("policy_template.toml").read_b
 PACKAGES_TEMPLATE: Final = (
     POLICY_TEMPLATE
     + b"""
-# Commands reach what the user's own package clients do: paddock network show
+# Commands reach the hosts of the user's own package clients: paddock network show
 [network]
 packages = true
 """
@@ -51,7 +51,7 @@ _BUILDING_PREFIX: Final = ".new-"
 class OpenedPlane(Struct, frozen=True):
     layout: PlaneLayout
     created: bool
-    """This call made it: the caller has to record `PLANE_CREATED` and `AGENT_CREATED`."""
+    """This call created it: the caller must record `PLANE_CREATED` and `AGENT_CREATED`."""
 
 
 def open_plane(root: discover.ProjectRoot, environment: Environment) -> OpenedPlane:
@@ -84,13 +84,13 @@ def _is_whole(layout: PlaneLayout, root: Path) -> bool:
 def _build(layout: PlaneLayout, root: Path) -> None:
     """Sequence: everything in a directory beside it, fsynced → rename → fsync.
 
-    A crash leaves nothing that counts (the next builder sweeps it), or the whole plane.
+    A crash leaves either leftovers that the next builder removes, or the complete plane.
     """
     import shutil  # noqa: PLC0415 - for few calls
 
     building = layout.root.parent / f"{_BUILDING_PREFIX}{os.urandom(8).hex()}"
     draft = PlaneLayout(building, layout.kind)
-    with atomic.host_errors("making the plane", layout.root):
+    with atomic.host_errors("creating the plane", layout.root):
         os.mkdir(building, atomic.DIRECTORY_MODE)
         try:
             _fill(draft, root)
@@ -117,7 +117,7 @@ def _fill(draft: PlaneLayout, root: Path) -> None:
 
 
 def _sweep(planes: Path) -> None:
-    """Remove what killed builders left. The lock is held, so no builder of one is alive."""
+    """Remove leftovers of killed builders. The lock is held, so no builder is alive."""
     import shutil  # noqa: PLC0415 - for few calls
 
     for name in os.listdir(planes):
@@ -134,7 +134,7 @@ def _damaged(layout: PlaneLayout) -> ConfigError:
 
 
 _PUBLIC_FILE_MODE: Final = 0o666
-"""Cut by the umask: the file is committed and read by everyone on the project."""
+"""Before the umask: the file is committed and read by everyone on the project."""
 
 
 class InitResult(Struct, frozen=True):
@@ -142,7 +142,7 @@ class InitResult(Struct, frozen=True):
     plane: OpenedPlane
     policy_file: Path
     made: tuple[Path, ...]
-    """What this call made: the policy file, the plane, the agent's declaration."""
+    """What this call created: the policy file, the plane, the agent's declaration."""
     trust: TrustRecord | None
 
     @property
@@ -157,13 +157,13 @@ def init_project(
     record: Callable[[discover.ProjectRoot, TrustRecord], None],
     policy: bytes = POLICY_TEMPLATE,
 ) -> InitResult:
-    """Make `directory`, created where it is missing, a governed project with this policy.
+    """Make `directory`, created if it is missing, a governed project with this policy.
 
-    Never overwrite a policy file. The one written here is trusted at once; one that
-    was there is not, unless it is byte for byte what would have been written.
-    `record` puts that trust on record before it holds. A second run changes nothing.
+    Never overwrite a policy file. A file written here is trusted at once; an existing file is
+    not, unless it has exactly the bytes that would have been written. `record` records that trust
+    before it takes effect. A second run changes nothing.
 
-    Raises: UsageError, ConfigError, HostError; what `record` raises: then nothing is trusted.
+    Raises: UsageError, ConfigError, HostError; errors of `record`: then nothing is trusted.
     """
     discover.require_outside(directory, environment)
     _require_apart_from_planes(real_path(directory), environment)
@@ -177,7 +177,7 @@ def init_project(
     path = real_directory(directory)
     if discover.is_bare_plane(path):
         raise UsageError(
-            f"{quote(str(path))} is a bare plane", hint="paddock init --bare for one of those"
+            f"{quote(str(path))} is a bare plane", hint="use paddock init --bare for a bare plane"
         )
     root = discover.ProjectRoot(path, PlaneKind.PROJECT)
     policy_file = own_policy_path(root)
@@ -186,8 +186,8 @@ def init_project(
     trust = None
     is_missing = not os.path.lexists(policy_file)
     if is_missing or _is_ours_untrusted(root, policy, environment):
-        # Sequence: on record → trusted → written. So our file never stands there untrusted, nor
-        # trusted without an entry. Trust in bytes that no file holds gives nothing to anybody.
+        # Sequence: recorded → trusted → written. So the file is never there untrusted, or trusted
+        # without an entry. Trust in bytes that no file has grants nothing.
         trust = plan_trust(policy_file, policy, now)
         record(root, trust)
         write_trust(trust, environment)
@@ -199,18 +199,18 @@ def init_project(
 
 
 def _require_apart_from_planes(root: Path, environment: Environment) -> None:
-    """Refuse a new project in a registered bare plane; one that has a policy stays as it is.
+    """Refuse a new project in a registered bare plane; keep one that has a policy.
 
-    Threat: the project's agents would work on what governs the plane's.
+    Threat: the project's agents would work on the files that govern the plane's agents.
     """
     if os.path.lexists(own_policy_path(discover.ProjectRoot(root, PlaneKind.PROJECT))):
         return
     for above in root.parents:
         if discover.is_registered_bare_plane(above, environment):
             raise ConfigError(
-                f"{quote(str(root))} lies in the bare plane {quote(str(above))}",
+                f"{quote(str(root))} is in the bare plane {quote(str(above))}",
                 where=str(root),
-                hint="name a directory outside of the plane",
+                hint="name a directory outside the plane",
             )
 
 
@@ -219,45 +219,45 @@ def _is_ours_untrusted(root: discover.ProjectRoot, policy: bytes, environment: E
     return own is not None and own.content == policy and not own.trusted
 
 
-# A bare plane. Its path is registered first and the admin's configuration written last: that
-# file marks a bare plane, so a crash before it leaves a directory that is no plane yet, and
-# the next `init` goes on from there. Nothing that stands there is removed or overwritten.
+# A bare plane. Its path is registered first and the admin's configuration written last: that file
+# marks a bare plane, so a crash before it leaves a directory that is not a plane yet, and the next
+# `init` continues from there. Existing files are neither removed nor overwritten.
 
 _DRAFT: Final = lazy_pattern(r"\.paddock-[0-9a-f]{32}\.[a-z]{1,8}", re.ASCII)
-"""Temporary names of files and directories, of the plane's own writes or of a set of changes."""
+"""Temporary names of the plane's own writes and of sets of changes."""
 
 
 class Blueprint(Struct, frozen=True):
     config: bytes
     files: Mapping[str, bytes]
-    """The same whenever the plane is made."""
+    """Files that are the same each time a plane is created."""
     leftovers: tuple[str, ...] = ()
-    """Prefixes of files that differ each time a plane is made: records, receipts, approvals.
-    A stopped `init` may have left some: they are let be here, and judged by the builder."""
+    """Prefixes of files that differ each time a plane is created: records, receipts, approvals.
+    A stopped `init` may have left some: they are kept here, and the builder judges them."""
     beside: frozenset[str] = frozenset()
-    """Files that may stand there and are no part of the plane."""
+    """Existing files that are allowed but are not part of the plane."""
 
 
 Build = Callable[[PlaneLayout, Blueprint], Iterable[Path]]
-"""Make everything but the configuration, durably, and return the files that were made.
+"""Create everything but the configuration, durably, and return the created files.
 
-What a stopped `init` left may stand there. The caller holds the lock of the root."""
+Leftovers of a stopped `init` may exist. The caller holds the lock of the root."""
 
 
 class MadePlane(Struct, frozen=True):
     layout: PlaneLayout
     made: tuple[Path, ...]
-    """The files that this call made; none where the plane was there."""
+    """The files that this call created; none if the plane existed."""
     registered: bool
-    """It is registered: it counts whole without being named."""
+    """It is registered: it counts fully without being named."""
 
 
 def make_bare_plane(
     directory: Path, blueprint: Blueprint, environment: Environment, build: Build
 ) -> MadePlane:
-    """Make `directory` a bare plane; leave one that is there as it is.
+    """Make `directory` a bare plane; leave an existing one as it is.
 
-    Do not register that one either: it may have been brought by somebody else.
+    Do not register an existing one either: it may have come from somebody else.
     """
     discover.require_outside(directory, environment)
     wanted = real_path(directory)
@@ -270,26 +270,26 @@ def make_bare_plane(
         if discover.is_bare_plane(root):
             return MadePlane(layout, (), discover.is_registered_bare_plane(root, environment))
         atomic.require_private(root)
-        # Threat: keys and approvals that came from elsewhere pass for what a stopped `init`
-        # left. Ours registers the place before it leaves anything there.
+        # Threat: keys and approvals from elsewhere could pass for leftovers of a stopped `init`.
+        # Ours registers the path before it creates anything there.
         is_ours = discover.is_registered_bare_plane(root, environment)
         _require_free(root, blueprint, blueprint.leftovers if is_ours else ())
-        # Registered first: the plane is never there without it. A registered path
-        # at which no plane comes to stand harms nobody.
+        # Registered first, so the plane never exists unregistered. A registered path without a
+        # plane is harmless.
         discover.register_bare_plane(root, environment)
         made = tuple(_build_bare(layout, blueprint, build))
     return MadePlane(layout, made, registered=True)
 
 
 def _require_no_plane_above(root: Path) -> None:
-    # Threat: the outer plane's admin works on everything below its root, and so on
-    # the inner plane's configuration.
+    # Threat: the outer plane's admin works on everything below its root, including the inner
+    # plane's configuration.
     for parent in root.parents:
         if discover.is_bare_plane(parent):
             raise ConfigError(
-                f"{quote(str(root))} lies in the bare plane {quote(str(parent))}",
+                f"{quote(str(root))} is in the bare plane {quote(str(parent))}",
                 where=str(root),
-                hint="make it somewhere else: agents of the outer plane could change it",
+                hint="choose another place: agents of the outer plane could change it",
             )
 
 
@@ -303,7 +303,8 @@ def _require_free(root: Path, blueprint: Blueprint, leftovers: tuple[str, ...]) 
             continue
         if not _is_ours(path, relative, blueprint, known, leftovers):
             raise UsageError(
-                f"{quote(str(root))} is neither empty nor a bare plane: it holds {quote(relative)}",
+                f"{quote(str(root))} is neither empty nor a bare plane: "
+                f"it contains {quote(relative)}",
                 where=str(root),
                 hint="name an empty directory or a new one; nothing was changed",
             )
@@ -315,12 +316,12 @@ def _is_bytecode(relative: str, above: set[str]) -> bool:
 
 
 def _entries(directory: Path) -> Iterator[Path]:
-    with atomic.host_errors("looking at", directory):
+    with atomic.host_errors("inspecting", directory):
         entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
     for entry in entries:
         path = directory / entry.name
         yield path
-        # The caller has raised by now, if the directory is not ours.
+        # The caller has already refused a directory that is not ours.
         if entry.is_dir(follow_symlinks=False):
             yield from _entries(path)
 
@@ -336,7 +337,7 @@ def _is_ours(
     known: set[str],
     leftovers: tuple[str, ...],
 ) -> bool:
-    with atomic.host_errors("looking at", path):
+    with atomic.host_errors("inspecting", path):
         mode = os.lstat(path).st_mode
     is_draft = any(map(_DRAFT.fullmatch, relative.split("/")))
     is_left = relative.startswith(leftovers) or (bool(leftovers) and is_draft)
@@ -353,7 +354,7 @@ def _is_ours(
 
 
 def _build_bare(layout: PlaneLayout, blueprint: Blueprint, build: Build) -> Iterator[Path]:
-    """Sequence: directories, each fsynced in its parent → all else → the configuration."""
+    """Sequence: directories, each fsynced in its parent → other files → the configuration."""
     root = layout.root
     for name in BARE_DIRECTORIES:
         with atomic.host_errors("making", root / name):
@@ -363,7 +364,7 @@ def _build_bare(layout: PlaneLayout, blueprint: Blueprint, build: Build) -> Iter
                 continue
             atomic.sync_directory((root / name).parent)
     yield from build(layout, blueprint)
-    # Written in `objects/`: what a killed writer left beside it would be a file without an owner.
+    # Written in `objects/`: a killed writer's leftover beside it would be a file without an owner.
     drafts = layout.objects if layout.objects.is_dir() else None
     if atomic.create_file(layout.admin_config, blueprint.config, atomic.FILE_MODE, drafts):
         yield layout.admin_config

@@ -1,4 +1,4 @@
-"""Find the root, of a project or a bare plane, for the directory that the user stands in."""
+"""Find the root, of a project or a bare plane, for the user's current directory."""
 
 import os
 import stat
@@ -20,10 +20,10 @@ from paddock.values.decisions import PlaneKind
 
 
 def contains(outer: Path, inner: Path) -> bool:
-    """Whether `inner` is `outer` or lies below it.
+    """Return True if `inner` is `outer` or is below it.
 
-    Compared by directory identity where both exist, so that another spelling (a
-    link, a bind mount, a case-insensitive file system) does not hide it.
+    Compare directory identities if both exist, so that another spelling (a link, a bind mount, a
+    case-insensitive file system) does not hide it.
     """
     outer, inner = real_path(outer), real_path(inner)
     if inner.is_relative_to(outer):
@@ -36,17 +36,17 @@ def _identity(path: Path) -> tuple[int, int] | None:
     try:
         status = os.stat(path)
     except OSError:
-        # Not there, or not ours to see: then only its name can be compared.
+        # Missing or unreadable: then only its name can be compared.
         return None
     return status.st_dev, status.st_ino
 
 
 def require_outside(root: Path, environment: Environment) -> None:
-    """Refuse a root that holds the user's Paddock files, or lies among them. Raises: ConfigError.
+    """Refuse a root that contains the user's Paddock files, or is among them. Raises: ConfigError.
 
-    Threat: what lies in a workspace can be written by an agent. State inside it
-    would let the agent trust its own policy, edit its own ledger, or read the
-    keys; a root inside the state directory is the same from the other side.
+    Threat: an agent can write to files of its workspace. State inside it would let the agent trust
+    its own policy, edit its own ledger, or read the keys; a root inside the state directory has
+    the same effect.
     """
     for what, name, directory in (
         ("state", "PADDOCK_HOME", environment.paddock_home),
@@ -54,17 +54,16 @@ def require_outside(root: Path, environment: Environment) -> None:
     ):
         if contains(root, directory):
             raise ConfigError(
-                f"Paddock's {what} directory {quote(str(directory))} lies inside"
+                f"Paddock's {what} directory {quote(str(directory))} is inside"
                 f" {quote(str(root))}, where agents work",
                 where=str(root),
                 hint=f"work in a directory further down, or set {name} to one outside",
             )
         if contains(directory, root):
             raise ConfigError(
-                f"{quote(str(root))} lies inside Paddock's {what} directory"
-                f" {quote(str(directory))}",
+                f"{quote(str(root))} is inside Paddock's {what} directory {quote(str(directory))}",
                 where=str(root),
-                hint="work in a directory of your own",
+                hint="work in another directory",
             )
 
 
@@ -91,7 +90,7 @@ def parse_identity(content: bytes, file: str) -> PlaneIdentity:
         raise given.error(
             "format",
             f"the plane has format {quote(read.format)}, this Paddock knows {FORMAT}",
-            "use the Paddock that made it",
+            "use the version of Paddock that created it",
         )
     if not read.root.startswith("/") or "\0" in read.root:
         raise given.error("root", f"{quote(read.root)} is not an absolute path", "restore the file")
@@ -101,8 +100,8 @@ def parse_identity(content: bytes, file: str) -> PlaneIdentity:
 def require_identity(found: PlaneIdentity, root: Path, record: Path) -> None:
     """Refuse a plane that is another project's. Raises: ConfigError.
 
-    Threat: ids are cut hashes and files can be copied: without this, a project
-    could come to be governed by another one's agents and history.
+    Threat: ids are shortened hashes and files can be copied: without this check, another project's
+    agents and history could govern this one.
     """
     if found == identity_of(root):
         return
@@ -113,9 +112,9 @@ def require_identity(found: PlaneIdentity, root: Path, record: Path) -> None:
     )
 
 
-# Threat: a clone, or an agent, can put `HOT/config/` with a generous policy
-# anywhere. Looking like a plane is therefore not enough to be one: a bare plane
-# that was not named by the user counts fully only when it is registered here.
+# Threat: a clone, or an agent, can put `HOT/config/` with a generous policy anywhere. So looking
+# like a plane is not enough: a bare plane that the user did not name counts fully only if it is
+# registered here.
 
 
 def register_bare_plane(root: Path, environment: Environment) -> bool:
@@ -126,20 +125,20 @@ def register_bare_plane(root: Path, environment: Environment) -> bool:
 
 
 def is_registered_bare_plane(root: Path, environment: Environment) -> bool:
-    """Return whether `root` was registered. A registration that does not load counts as none."""
+    """Return True if `root` is registered. A registration that does not load does not count."""
     record = _registration_path(root, environment)
     try:
         atomic.require_private(record.parent)
         return _read_registration(record) == root
     except ConfigError:
-        # Unknown is no: the plane then counts as one that was never registered.
+        # Unknown is no: the plane then counts as unregistered.
         return False
 
 
 def bare_planes_below(directory: Path, environment: Environment) -> tuple[str, ...]:
-    """Return those registered below `directory`, relative to it, sorted. Raises: HostError.
+    """Return the registered planes below `directory`, relative to it, sorted. Raises: HostError.
 
-    Include one that is gone: what an agent put in its place would count whole.
+    Include planes that are gone: whatever an agent puts in their place would count fully.
     """
     records = registry_directory(environment)
     found: list[str] = []
@@ -147,7 +146,7 @@ def bare_planes_below(directory: Path, environment: Environment) -> tuple[str, .
         try:
             root = _read_registration(records / name) if name.endswith(".json") else None
         except ConfigError:
-            continue  # It registers nothing.
+            continue  # Not a registration.
         if root is not None and directory in root.parents:
             found.append(root.relative_to(directory).as_posix())
     return tuple(sorted(found))
@@ -173,7 +172,7 @@ def _registration_path(root: Path, environment: Environment) -> Path:
 
 
 POLICY_MARKERS: Final = ("paddock.toml", "paddock.json")
-"""Policy keeps agents from making these at any depth."""
+"""Policy keeps agents from creating these at any depth."""
 PROJECT_MARKERS: Final = (*POLICY_MARKERS, ".git")
 
 
@@ -181,26 +180,26 @@ class ProjectRoot(Struct, frozen=True):
     path: Path
     kind: PlaneKind
     accepted: bool = False
-    """A bare plane that the user named or registered: its policy counts whole, without a trust."""
+    """A bare plane that the user named or registered: its policy counts fully, without trust."""
 
 
 def find_root(start: Path, environment: Environment, override: Path | None = None) -> ProjectRoot:
-    """Return the root for someone who stands at `start`.
+    """Return the root for the current directory `start`.
 
     `override` (`--plane`), else `environment.plane`, replaces `start`. Then, in this order:
-    the project whose plane `start` lies in; `start` itself, if it was named so and is a bare
+    the project whose plane contains `start`; `start` itself, if it was named so and is a bare
     plane; the nearest registered bare plane at or above `start`; the nearest directory with a
     policy file; the nearest one with `.git`; the nearest unregistered bare plane; `start` itself.
 
-    Threat: an agent may run `mkdir sub/.git` or `git clone`. Were that a root, whoever
-    starts in it would work without the policy that stands above.
+    Threat: an agent may run `mkdir sub/.git` or `git clone`. If that were a root, a session started
+    in it would not have the policy above it.
 
-    A home directory that is kept in git does not make everything in it one
-    project: the climb passes over directories that hold both `$HOME` and the
-    user's Paddock files, which could not be a root anyway. Above `start` it also passes over
-    a directory that others own or can write (`/tmp`) where no marker is the user's or root's.
+    A home directory under git does not make everything in it one project: the search skips
+    directories that contain both `$HOME` and the user's Paddock files, which could not be a root
+    anyway. Above `start` it also skips a directory that others own or can write (`/tmp`), unless
+    a marker in it belongs to the user or root.
 
-    Raises: UsageError: `start` is no directory. ConfigError.
+    Raises: UsageError: `start` is not a directory. ConfigError.
     """
     named = override or environment.plane
     directory = real_directory(named or start)
@@ -236,7 +235,7 @@ def name_of_root(start: Path, root: Path) -> Path:
             if os.path.samefile(directory, root):
                 return directory
         except OSError:
-            continue  # A `..` behind a link: textually there is no such directory.
+            continue  # A `..` after a link: the textual directory does not exist.
     return root
 
 
@@ -256,7 +255,7 @@ def is_bare_plane(directory: Path) -> bool:
 
 
 def root_on_record(start: Path, environment: Environment) -> ProjectRoot | None:
-    """Return the project whose plane `start` lies in, also where its directory is gone."""
+    """Return the project whose plane contains `start`, even if the project is gone."""
     return _project_of_plane(real_directory(start), environment, Path)
 
 
@@ -282,8 +281,8 @@ def _project_of_plane(
 
 
 def _named_bare_plane(directory: Path, environment: Environment) -> ProjectRoot:
-    # Threat: a project that is named for good (in a client's configuration, say)
-    # pulls a commit with HOT/config in it and becomes a plane with its own policy.
+    # Threat: a project that a client's configuration names pulls a commit with HOT/config, and
+    # becomes a plane with its own policy.
     if _is_project(directory) and not is_registered_bare_plane(directory, environment):
         raise ConfigError(
             f"{quote(str(directory))} is a project and looks like a bare plane as well",
@@ -294,10 +293,10 @@ def _named_bare_plane(directory: Path, environment: Environment) -> ProjectRoot:
 
 
 def _require_no_swapped_marker(candidates: tuple[Path, ...], environment: Environment) -> None:
-    """Refuse a plane of this user whose configuration is no regular file any more.
+    """Refuse a plane of this user whose configuration is no longer a regular file.
 
-    Threat: a link in the place of the configuration would make the plane look like
-    an ordinary directory, and its files anybody's.
+    Threat: a link in place of the configuration would make the plane look like an ordinary
+    directory, whose files agents may change.
     """
     for candidate in candidates:
         marker = PlaneLayout(candidate, PlaneKind.BARE).admin_config
@@ -308,7 +307,7 @@ def _require_no_swapped_marker(candidates: tuple[Path, ...], environment: Enviro
             raise ConfigError(
                 f"{quote(str(marker))} is not a regular file",
                 where=str(marker),
-                hint="put the plane's own configuration back",
+                hint="restore the plane's own configuration",
             )
 
 
@@ -334,8 +333,8 @@ def _has_policy(directory: Path) -> bool:
 
 
 def _is_project(directory: Path) -> bool:
-    # A paddock.toml of any type counts: reading it then says what is wrong with it.
-    # A .git file is a worktree's or a submodule's.
+    # A paddock.toml of any type counts: the reader then reports what is wrong with it.
+    # Worktrees and submodules have a .git file.
     return any(_lstat(directory / marker) is not None for marker in PROJECT_MARKERS)
 
 
@@ -351,10 +350,10 @@ def _is_planted(directory: Path) -> bool:
 
 
 def _lstat(path: Path) -> os.stat_result | None:
-    """Return None where nothing stands, and where a parent may not be searched."""
+    """Return None if nothing exists there, or a parent may not be searched."""
     try:
         return os.lstat(path)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None
     except OSError as error:
-        raise HostError(f"looking at {quote(str(path))} failed: {error.strerror}") from error
+        raise HostError(f"cannot inspect {quote(str(path))}: {error.strerror}") from error

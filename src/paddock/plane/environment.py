@@ -16,9 +16,9 @@ from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.decisions import PlaneKind
 
-# The dual gate: development tools exist only where two independent halves say so: `tool_profile`
-# in the plane's configuration, which no agent writes, and a variable in the operator's own shell.
-# The first counts only on a plane that the user named or registered. Pure: all come in as values.
+# The dual gate: development tools exist only if two independent halves agree: `tool_profile` in the
+# plane's configuration, which no agent can write, and a variable in the operator's own shell. The
+# first counts only on a plane that the user named or registered. Pure: all inputs are arguments.
 
 RISKY_TOOLS_VARIABLE: Final = "CP_ADMIN_ENABLE_RISKY_TOOLS"
 RISKY_TOOLS_VALUE: Final = "1"
@@ -28,21 +28,20 @@ TOOL_PROFILES: Final[tuple[ToolProfile, ...]] = ("production", "development")
 
 
 def allows_risky_tools(variables: Mapping[str, str]) -> bool:
-    """Return whether the environment's half holds: the variable is exactly `1`.
+    """Return True if the variable is exactly `1`.
 
-    Threat: whoever reads "true", " 1" or "01" as a yes opens the gate for a
-    value that nobody meant as one.
+    Threat: accepting "true", " 1" or "01" would open the gate for a value that was never meant so.
     """
     return variables.get(RISKY_TOOLS_VARIABLE) == RISKY_TOOLS_VALUE
 
 
 class DualGate(Struct, frozen=True):
-    """The gate as it stood when the plane was opened: a later look may close it, never open it."""
+    """The gate when the plane was opened: a later check may close it, never open it."""
 
     tool_profile: ToolProfile = "production"
     variable: bool = False
     accepted: bool = False
-    """The plane is a bare one that its user named or registered: else its profile is no half."""
+    """Its user named or registered this bare plane; else its profile does not count."""
 
     @property
     def is_open(self) -> bool:
@@ -56,7 +55,7 @@ class DualGate(Struct, frozen=True):
         if not self.variable:
             found.append(f"{RISKY_TOOLS_VARIABLE} is not {RISKY_TOOLS_VALUE}")
         if not self.accepted:
-            found.append("this is no bare plane that you named or registered")
+            found.append("this is not a bare plane that you named or registered")
         return tuple(found)
 
     def __str__(self) -> str:
@@ -68,7 +67,7 @@ class DualGate(Struct, frozen=True):
         return {"open": self.is_open, **asdict(self), "missing": list(self.missing)}
 
 
-# For paths of the user's alone: those that agents name are resolved in `workspace/`.
+# Only for the user's own paths: paths that agents name are resolved in `workspace/`.
 
 
 def real_path(path: Path) -> Path:
@@ -82,7 +81,7 @@ def real_directory(path: Path) -> Path:
         is_directory = stat.S_ISDIR(os.stat(real).st_mode)
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(
-            f"there is no directory {quote(str(path))}", hint="name one that exists"
+            f"directory {quote(str(path))} does not exist", hint="name an existing directory"
         ) from None
     except (OSError, ValueError) as error:
         raise HostError(f"{quote(str(path))} cannot be reached: {error}") from error
@@ -93,7 +92,7 @@ def real_directory(path: Path) -> Path:
 
 
 def require_utf8(path: Path, variable: str = "") -> None:
-    """Refuse a path that no record can hold as text. `variable` is what the hint says to set."""
+    """Refuse a path that records cannot store as text. The hint says to set `variable`."""
     try:
         str(path).encode("utf-8")
     except UnicodeEncodeError:
@@ -114,10 +113,10 @@ class Environment(Struct, frozen=True):
     """The project or bare plane that `PADDOCK_PLANE` names."""
     risky_tools: bool = False
     variables: tuple[tuple[str, str], ...] = ()
-    """All that the process has. A command gets only those that an allow-list names."""
+    """All variables of the process. A command gets only those of an allow list."""
 
     def __repr__(self) -> str:
-        # Threat: API keys, which stand among the variables, would get into messages and logs.
+        # Threat: API keys among the variables would get into messages and logs.
         return f"Environment(home={self.home!r}, paddock_home={self.paddock_home!r})"
 
     @property
@@ -193,7 +192,7 @@ def _paddock_home(variables: Mapping[str, str]) -> Path | None:
         return None
     if not os.path.isabs(value):
         raise ConfigError(
-            f"PADDOCK_HOME is {quote(value)}, which is relative",
+            f"PADDOCK_HOME is a relative path: {quote(value)}",
             where="PADDOCK_HOME",
             hint="give an absolute path: planes and trust must not depend on the current directory",
         )
@@ -201,15 +200,15 @@ def _paddock_home(variables: Mapping[str, str]) -> Path | None:
 
 
 def ledger_key_path(layout: PlaneLayout, environment: Environment, ledger: LedgerName) -> Path:
-    """Name the file only: whoever makes the key sets mode 0600, and 0700 for its directory."""
+    """Return only the path: the creator of the key sets mode 0600, and 0700 for the directory."""
     return environment.config_home / "keys" / f"{plane_title(layout)}.{ledger}.key"
 
 
 def missing_key_hint(layout: PlaneLayout, environment: Environment) -> str:
-    """Say what to do where a ledger's key is missing: most often its plane was moved."""
+    """Return the hint for a missing ledger key: usually the plane was moved."""
     return (
-        "keys are kept by the plane's path: put the plane back where it was, or if it was moved, "
-        f"rename what is kept of it in {quote(str(environment.config_home / 'keys'))}, .key and "
+        "keys are stored by the plane's path: move the plane back, or if it was moved on purpose, "
+        f"rename its files in {quote(str(environment.config_home / 'keys'))}, .key and "
         f".signed, to {quote(plane_title(layout) + '.*')}"
     )
 

@@ -1,9 +1,9 @@
 """List what a project's policy grants beyond what holds without it, for `paddock trust` to show.
 
-Threat: a person trusts what this list shows. A clone could loosen what the list leaves out, or
-have the terminal hide a row. So every key that can loosen anything is looked at, and every text
-is escaped. What only tightens is listed apart: a rule counts as that only if it is no looser for
-anything that it names.
+Threat: a person trusts what this list shows. A clone could loosen something that the list omits,
+or make the terminal hide a row. So every key that can loosen anything is checked, and every text is
+escaped. Rules that only tighten are listed separately: a rule counts as such only if it is not
+looser for anything that it names.
 """
 
 from collections.abc import Iterator, Mapping
@@ -79,7 +79,7 @@ def list_grants(file: PolicyFile, user: PolicyFile | None = None) -> tuple[Grant
 
 
 def list_restraints(file: PolicyFile, user: PolicyFile | None = None) -> tuple[Grant, ...]:
-    """List path patterns and rules that are as strict as what holds, or stricter; not settings."""
+    """List path patterns and rules that are at least as strict as before; not settings."""
     held = _held(user)
     document = _read(file, held)
     return (
@@ -112,7 +112,7 @@ def _held(user: PolicyFile | None) -> _Held:
         return _Held("the defaults", built_in_paths(), built_in, Settings())
     document = read_policy(str(user.path), user.content, Scope.USER, Settings(), built_in)
     return _Held(
-        f"what holds under {show_name(str(user.path))}",
+        f"the policy in {show_name(str(user.path))}",
         lay_over(built_in_paths(), document.paths),
         built_in | {profile.name: profile for profile in document.profiles},
         document.settings,
@@ -132,7 +132,7 @@ def _path_lists(
 
 
 def _path_grants(document: PolicyDocument, held: PathsTable) -> Iterator[Grant]:
-    # Threat: leave out only exceptions that open nothing, whatever files there are.
+    # Threat: leave out only exceptions that open nothing, whatever files exist.
     idle = {(each.name, each.pattern) for each in idle_exceptions(document.paths)}
     for name, before, after in _path_lists(document, held):
         if after is not None:
@@ -141,10 +141,10 @@ def _path_grants(document: PolicyDocument, held: PathsTable) -> Iterator[Grant]:
     safe, given = held.safe or (), document.paths.safe or ()
     for pattern in _added(safe, given):
         yield Grant(f"[paths] {_text(pattern)} is safe: no warning", _where(pattern.place))
-    # Threat: an old pattern makes more safe once its `!` is gone, or stands before it.
+    # Threat: an old pattern makes more paths safe once its `!` is removed or moved before it.
     for text in dict.fromkeys(pattern.text for pattern in safe if pattern.negated):
         if _behind(given, text) & {pattern.text for pattern in safe} - _behind(safe, text):
-            yield Grant(f"[paths] {show_name(text)} is no longer taken out of safe")
+            yield Grant(f"[paths] {show_name(text)} is no longer excluded from safe")
 
 
 def _behind(patterns: tuple[PathPattern, ...], exception: str) -> set[str]:
@@ -157,7 +157,7 @@ def _list_grants(
     name: str, before: tuple[PathPattern, ...], after: tuple[PathPattern, ...]
 ) -> Iterator[Grant]:
     kept, held = ({pattern.text for pattern in each} for each in (after, before))
-    # Not one with brackets: samples do not show all that it covers.
+    # Not patterns with brackets: samples do not show everything that they cover.
     wide = (each for each in after if not each.negated and "[" not in each.text)
     closed = PathList(wide, Comparison.GUARDING)
     for pattern in before:
@@ -166,7 +166,7 @@ def _list_grants(
             yield Grant(f"[paths] {_text(pattern)} is no longer {name}")
     for pattern in after:
         if pattern.negated and pattern.text not in held:
-            yield Grant(f"[paths] {_text(pattern)} is taken out of {name}", _where(pattern.place))
+            yield Grant(f"[paths] {_text(pattern)} is excluded from {name}", _where(pattern.place))
 
 
 def _added(
@@ -196,7 +196,7 @@ def _profile_grants(profile: Profile, held: _Held, shell: ShellSettings) -> Iter
 def _no_longer(name: str, profile: Profile, before: Profile) -> Iterator[Grant]:
     """List denials, questions and confinements of the replaced profile that this one drops."""
     for rule in before.rules:
-        # Threat: said again with a condition, it holds for less.
+        # Threat: repeated with a condition, it covers less.
         repeated = any(
             each.pattern.text == rule.pattern.text
             and each.outcome >= rule.outcome
@@ -210,7 +210,7 @@ def _no_longer(name: str, profile: Profile, before: Profile) -> Iterator[Grant]:
 def _no_longer_narrow(
     name: str, profile: Profile, before: Profile, default: Network
 ) -> Iterator[Grant]:
-    """List rules of the replaced profile that held commands to a narrower network.
+    """List rules of the replaced profile that gave commands a narrower network.
 
     Threat: such a rule allows commands and narrows their network. In a profile that allows
     them too and drops the rule, they get the network of all commands, or of another rule.
@@ -223,7 +223,7 @@ def _no_longer_narrow(
             continue
         if not any(_is_as_narrow(other, rule, network) for other in profile.rules):
             what = show_name(rule.pattern.text)
-            yield Grant(f"{name} no longer holds {what} to the network {network!r}")
+            yield Grant(f"{name} no longer limits {what} to the network {network!r}")
 
 
 def _is_as_narrow(rule: Rule, before: Rule, network: Network) -> bool:
@@ -251,7 +251,7 @@ def _rule_grant(name: str, rule: Rule) -> Grant:
     if rule.commands:
         text += f", for commands like {', '.join(map(show_name, rule.commands))}"
     if rule.addresses:
-        text += f", also where that leads to {', '.join(map(show_name, rule.addresses))}"
+        text += f", also at addresses in {', '.join(map(show_name, rule.addresses))}"
     if rule.when is not None:
         text += f", {show_name(rule.when.said)}"
     return Grant(text, _where(rule.place))
@@ -283,7 +283,7 @@ def _shell_grants(name: str, given: ShellSettings, default: ShellSettings) -> It
     if COMMITS.index(given.commit) < COMMITS.index(default.commit):
         yield Grant(f"{name} commit is {given.commit!r}: {_LANDS[given.commit]}")
     if given.caches and not default.caches:
-        yield Grant(f"{name} caches is true: commands share what their tools download")
+        yield Grant(f"{name} caches is true: commands share their tools' downloads")
     both = given.limits.stricter(default.limits)
     for limit in fields(ShellLimits):
         if getattr(both, limit.name) != getattr(given.limits, limit.name):
@@ -291,12 +291,14 @@ def _shell_grants(name: str, given: ShellSettings, default: ShellSettings) -> It
     for bound in fields(ConfineMax):
         more = int(getattr(given.confine_max, bound.name))
         if more > int(getattr(default.confine_max, bound.name)):
-            yield Grant(f"{name} confine_max {bound.name} is {more}: so much lands unasked")
+            yield Grant(
+                f"{name} confine_max {bound.name} is {more}: up to this, changes land unasked"
+            )
 
 
 def _setting_grants(settings: Settings, held: Settings) -> Iterator[Grant]:
     if settings.network.packages and not held.network.packages:
-        yield Grant("[network] packages is true: commands reach what your package clients do")
+        yield Grant("[network] packages is true: commands reach the hosts of your package clients")
     yield from _hook_grants(settings.hook, held.hook)
     for binding in settings.agents:
         is_replaced = held.profile_for(binding.name) is not None
@@ -317,11 +319,11 @@ def _setting_grants(settings: Settings, held: Settings) -> Iterator[Grant]:
     if settings.mcp.calls_max > held.mcp.calls_max:
         yield Grant(f"[mcp] {settings.mcp.calls_max} calls run at once")
     if settings.ledger.keep_model_contents and not held.ledger.keep_model_contents:
-        yield Grant("[ledger] what models say and hear is kept")
+        yield Grant("[ledger] messages to and from models are kept")
 
 
 def _server_grants(document: PolicyDocument, held: Settings) -> Iterator[Grant]:
-    # Threat: a clone's server runs what it likes, and is told what an agent is working on.
+    # Threat: a clone's server runs any program, and learns what an agent is working on.
     for server in document.settings.mcp.servers:
         if server not in held.mcp.servers:
             place = document.document.place(("mcp", "servers", server.name))
@@ -330,7 +332,7 @@ def _server_grants(document: PolicyDocument, held: Settings) -> Iterator[Grant]:
 
 
 def _hook_grants(hook: HookSettings, held: HookSettings) -> Iterator[Grant]:
-    # `sandbox_ignored` is not here: it says what git sees of scratch work, and allows nothing.
+    # `sandbox_ignored` is not here: it only hides scratch work from git, and allows nothing.
     if hook.on_allow == "approve" != held.on_allow:
         yield Grant("[hook] an allow skips the client's own question")
     if hook.warnings == "off" != held.warnings:
@@ -357,12 +359,12 @@ def _path_restraints(document: PolicyDocument, held: PathsTable) -> Iterator[Gra
 
 def _profile_restraints(profile: Profile, preset: Profile | None) -> Iterator[Grant]:
     if preset is None:
-        # Nothing held before, and what a new profile denies was denied to it anyway.
+        # There was no profile before, and what a new one denies was denied anyway.
         return
     name = f"profile {show_name(profile.name)}"
     if not _repeats(profile, preset):
         which = "the built-in one" if preset in presets() else "that of your configuration"
-        text = f"{name} replaces {which} whole: what it does not name is {_unnamed_answer(profile)}"
+        text = f"{name} replaces {which}: what it does not name is {_unnamed_answer(profile)}"
         yield Grant(text, _where(profile.place))
     known = {(rule.pattern.text, rule.outcome) for rule in preset.rules}
     for rule in profile.rules:
@@ -388,17 +390,17 @@ def _where(place: Place) -> str:
     return f"line {place.line}" if place.line else ""
 
 
-# What the replaced profile answers, to tell what the new one loosens.
+# The answers of the replaced profile, to find what the new one loosens.
 
 
 def _usual_answer(before: Profile, head: HeadPattern, kept: tuple[Otherwise, ...] = ()) -> Outcome:
     """Return the strictest answer that `before` gives to anything that `head` names.
 
-    Leave out entries of `before` that `kept`, the new profile's, repeats as strictly.
+    Leave out entries of `before` that `kept`, the new profile's entries, repeats as strictly.
 
-    Threat: a rule that loosens one operation of several must not pass for strict. So what
-    answers mildly counts only if it is for all that `head` names, whatever the target, and
-    what answers strictly if it is for any of it.
+    Threat: a rule that loosens one of several operations must not pass for strict. So a mild answer
+    counts only if it covers everything that `head` names, whatever the target, and a strict answer
+    counts if it covers any of it.
     """
     if any(rule.outcome is not Outcome.ALLOW for rule in before.rules):
         return Outcome.DENY
@@ -421,7 +423,7 @@ def _is_kept(entry: Otherwise, kept: tuple[Otherwise, ...]) -> bool:
 
 
 def _covers(one: HeadPattern, other: HeadPattern) -> bool:
-    # `tool:*` opens no network: only a rule that names it does.
+    # `tool:*` opens no network: only a rule that names the network does.
     is_named = "net" not in (one.category, other.category) or one.category == other.category
     return is_named and one.matches(other.category, other.operation)
 
@@ -435,7 +437,7 @@ def _meets(one: HeadPattern, other: HeadPattern) -> bool:
 
 
 def _repeats(profile: Profile, replaced: Profile) -> bool:
-    """Return whether `profile` repeats each rule and has the same `otherwise`, so only adds."""
+    """Return True if `profile` repeats each rule and `otherwise`, and so only adds."""
     rules = {(rule.pattern.text, rule.outcome, rule.when) for rule in profile.rules}
     wanted = ((rule.pattern.text, rule.outcome, rule.when) for rule in replaced.rules)
     is_whole = all(each in rules for each in wanted)

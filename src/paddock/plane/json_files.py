@@ -28,7 +28,7 @@ from paddock.values.calls import Json
 
 T = TypeVar("T")
 
-# msgspec's own words for what it refuses, from which messages are made.
+# msgspec's wording of refusals, from which messages are built.
 _AT: Final = lazy_pattern(r" - at `(?:key` in `)?\$([^`]*)`$")
 _FIELD: Final = lazy_pattern(r"Object (contains unknown|missing required) field `(.*)`", re.DOTALL)
 _WORDS: Final = {
@@ -49,7 +49,9 @@ class JsonFile(Struct, frozen=True):
     def convert(self, type_: type[T]) -> T:
         if has_half_character(cast("Json", self.members)):
             way = _way_to_half(cast("Json", self.members), ())
-            raise self.error(way, "a text holds half of a surrogate pair", "write whole characters")
+            raise self.error(
+                way, "a text contains half of a surrogate pair", "write complete characters"
+            )
         try:
             return msgspec.convert(self.members, type_)
         except msgspec.ValidationError as error:
@@ -67,13 +69,13 @@ class JsonFile(Struct, frozen=True):
         counts = Counter(texts)
         twice = next((text for text in texts if counts[text] > 1), None)
         if twice is not None:
-            raise self.error(way, f"{quote(twice)} stands there twice", "name it once")
+            raise self.error(way, f"{quote(twice)} is given twice", "give it once")
 
     def error(self, way: str | Way, message: str, hint: str = "correct the file") -> ConfigError:
         return ConfigError(message, where=self.place(way), hint=hint)
 
     def place(self, way: str | Way) -> str:
-        """Return `file, line N, field '…'`; a missing member has its object's line."""
+        """Return `file, line N, field '…'`; a missing member gets its object's line."""
         way = (way,) if isinstance(way, str) else way
         while way and isinstance(way[-1], int):
             way = way[:-1]
@@ -86,7 +88,7 @@ class JsonFile(Struct, frozen=True):
     def _refused(self, said: str, type_: object) -> ConfigError:
         at = _AT.search(said)
         said = said[: at.start()] if at else said
-        # For a map's value msgspec says `[...]`, and not which: then name the map.
+        # For a map's value msgspec says only `[...]`: then name the map.
         parts = re.findall(r"\.([^.\[\]]+)|\[(\d+)\]", at[1] if at else "")
         way: Way = tuple(int(index) if index else name for name, index in parts)
         field = _FIELD.fullmatch(said)
@@ -103,16 +105,16 @@ class JsonFile(Struct, frozen=True):
         if said.startswith("Invalid"):
             return self.error(
                 way,
-                f"{quote(name)} is {quote(value)}, which it cannot be",
+                f"{quote(value)} is not a valid value of {quote(name)}",
                 f"one of: {', '.join(_known(type_, way))}",
             )
         wanted = re.sub(", got .*", "", said.removeprefix("Expected "))
         wanted = re.sub(r"`(\w+)( \| null)?`", lambda found: _WORDS.get(found[1], found[1]), wanted)
-        return self.error(way, f"{quote(name)} holds {_shown(value)}, not {wanted}")
+        return self.error(way, f"{quote(name)} is {_shown(value)}, not {wanted}")
 
 
 def _known(type_: object, way: Way) -> tuple[str, ...]:
-    from msgspec import inspect  # noqa: PLC0415 - a file that does not load alone needs it
+    from msgspec import inspect  # noqa: PLC0415 - only for a file that does not load
 
     kinds = [inspect.type_info(type_)]
     for step in (*way, None):
@@ -146,7 +148,7 @@ def _words_of(kind: object) -> tuple[str, ...]:
 
 
 def _way_to_half(value: Json, way: Way) -> Way:
-    """Find the first text that is no UTF-8; where a key is none, the object that has it."""
+    """Find the first text that is not UTF-8; for a key, the object that has it."""
     items = enumerate(cast("list[Json]", value)) if isinstance(value, list) else ()
     if isinstance(value, dict):
         items = cast("dict[str, Json]", value).items()
@@ -189,7 +191,7 @@ def parse_file(content: bytes, file: str) -> JsonFile:
         raise _broken_file(error, content.decode("utf-8"), file) from None
     if not isinstance(value, dict):
         raise ConfigError(
-            "the file does not hold a JSON object", where=f"{file}, line 1", hint="write {…}"
+            "the file is not a JSON object", where=f"{file}, line 1", hint="write {…}"
         )
     return JsonFile(file, cast("dict[str, Json]", value), content)
 
@@ -224,7 +226,9 @@ def _broken_file(error: BrokenJsonError, text: str, file: str) -> ConfigError:
         )
         return ConfigError(said, where=where, hint="correct the file")
     return ConfigError(
-        "the file holds a number or a nesting beyond any use", where=file, hint="correct it"
+        "the file contains a number that is too large, or too many levels",
+        where=file,
+        hint="correct it",
     )
 
 
@@ -233,7 +237,7 @@ def write_object(members: Mapping[str, Json] | Struct) -> bytes:
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
 
 
-# Threat: who can write in the directory of such a file can replace it, and speak for the user.
+# Threat: who can write in the directory of such a file can replace it and act as the user.
 
 
 def read_private(path: Path, bytes_max: int, type_: type[T]) -> T | None:

@@ -1,4 +1,4 @@
-"""The paths of a plane. Names only: nothing here looks at the disk."""
+"""The paths of a plane. Names only: nothing here reads the disk."""
 
 import hashlib
 import os
@@ -41,9 +41,9 @@ BARE_DIRECTORIES: Final = (
     "agents",
     "objects",
 )
-"""What every bare plane has, parents first."""
+"""The directories of every bare plane, parents first."""
 _FILLED_BY_OTHERS: Final = ("kernel", "scripts", "tests", "scratch")
-"""Last names of those that packages or work fill: not the plane's own configuration or records."""
+"""Names of directories for packages or work, without the plane's configuration or records."""
 
 
 class LedgerName(StrEnum):
@@ -103,7 +103,7 @@ class PlaneLayout(Struct, frozen=True):
 
     @property
     def package_transaction(self) -> Path:
-        """Stands from when a change of packages is in place until all that follows it is done."""
+        """Exists from when a change of packages is in place until its follow-up is complete."""
         return self.package_changes / "transaction.json"
 
     @property
@@ -131,7 +131,7 @@ class PlaneLayout(Struct, frozen=True):
         }
 
     def own_directories(self) -> tuple[Path, ...]:
-        """Return where a bare plane's own files stand, parents first; some may be missing."""
+        """Return the directories of a bare plane's own files, parents first; not all exist."""
         names = (name for name in BARE_DIRECTORIES if not name.endswith(_FILLED_BY_OTHERS))
         return tuple(self.root / name for name in names)
 
@@ -151,9 +151,9 @@ def path_id(path: Path) -> str:
 
 
 def plane_name(root: Path) -> str:
-    """Return `<name>-<id>`: the name is for people, the id tells roots of one name apart.
+    """Return `<name>-<id>`: the name is for people, the id distinguishes roots of one name.
 
-    The id is a cut hash: `require_identity` keeps two projects from sharing a plane.
+    The id is a shortened hash: `require_identity` keeps two projects from sharing a plane.
     """
     name = re.sub(r"[^a-z0-9._-]+", "-", root.name.lower())[:_NAME_CHARS_MAX].strip("._-")
     return f"{name or 'root'}-{path_id(root)}"

@@ -1,6 +1,6 @@
 """Make governance ledger entries about planes, policies and agents, and `paddock where`'s answer.
 
-Pure: whoever has the ledger appends them, and adds time and sequence number.
+Pure: the ledger appends them, with time and sequence number.
 """
 
 from collections.abc import Mapping
@@ -20,13 +20,13 @@ from paddock.values.calls import Json
 from paddock.values.decisions import Permissions
 
 if TYPE_CHECKING:
-    from paddock.plane.admin import AdminConfig  # a bare plane's alone
+    from paddock.plane.admin import AdminConfig  # only of a bare plane
 
 
 def plane_created(layout: PlaneLayout, root: Path) -> events.Entry:
     return events.Entry(
         event_type=events.PLANE_CREATED,
-        reason=f"a {layout.kind} plane was made",
+        reason=f"a {layout.kind} plane was created",
         metadata={"plane": str(layout.root), "kind": layout.kind, "root": str(root)},
     )
 
@@ -47,13 +47,13 @@ def policy_loaded(files: PolicyFiles, policy_digest: str) -> events.Entry:
 def policy_given(given: PolicyFile, policy_digest: str) -> events.Entry:
     return events.Entry(
         event_type=events.POLICY_GIVEN,
-        reason="a program opened the workspace with a policy of its own",
+        reason="a program opened the workspace with its own policy",
         metadata={"policy_digest": policy_digest, "program": _file(given)},
     )
 
 
 def server_reviewed(name: str, version: str, digests: Mapping[str, str], by: str) -> events.Entry:
-    """`digests` are of the definitions (tools, say) that the server offers, by kind and name."""
+    """`digests` of the definitions (such as tools) that the server offers, by kind and name."""
     return events.Entry(
         event_type=events.MCP_REVIEWED,
         reason=f"reviewed by {by}",
@@ -72,7 +72,7 @@ def policy_trusted(record: TrustRecord, by: str) -> events.Entry:
 
 
 def policy_trust_found(record: TrustRecord) -> events.Entry:
-    return _trusted(record, "", "found trusted, and not on record")
+    return _trusted(record, "", "found trusted, but not recorded")
 
 
 def _trusted(record: TrustRecord, by: str, reason: str) -> events.Entry:
@@ -92,7 +92,7 @@ def _trusted(record: TrustRecord, by: str, reason: str) -> events.Entry:
 def config_changed(
     before: Mapping[str, Json], files: Mapping[str, Json], config: "AdminConfig"
 ) -> events.Entry:
-    """Hold the digest of every file, changed or not: the next change is told by this entry."""
+    """Record the digest of every file: the next change is detected against this entry."""
     changed = sorted(name for name in {*before, *files} if before.get(name) != files.get(name))
     return events.Entry(
         event_type=events.CONFIG_CHANGED,
@@ -173,16 +173,16 @@ def _agent(record: AgentRecord) -> dict[str, Json]:
     }
 
 
-# Where everything is: the answer of `paddock where`.
+# The answer of `paddock where`.
 
-MADE_WITH_DEV: Final = "made with --dev: nobody approves what changes this plane"
+MADE_WITH_DEV: Final = "made with --dev: changes of this plane need no approval"
 
 
 class WhereReport(Struct, frozen=True):
     root: Path
     plane: Path
     policy: tuple[Path, ...] | None
-    """None where it is not known: the policy files do not load."""
+    """None if unknown: the policy files do not load."""
     ledgers: Mapping[LedgerName, Path]
     user_config: Path
     gate: DualGate | None = None

@@ -1,7 +1,7 @@
 """Make and clean a project's scratch folders: `agent_sandbox/<date>/<topic>/`, ignored by git.
 
-Threat: agents write there, so any name in it may be a link by now. What is made or removed is
-reached through its directory's descriptor, and no link to a directory is followed.
+Threat: agents write there, so any name in it may have become a link. Entries are created and
+removed through their directory's descriptor, and no link to a directory is followed.
 """
 
 import os
@@ -21,7 +21,7 @@ from paddock.text.show import quote
 
 FOLDER: Final = "agent_sandbox"
 IGNORED: Final = b"*\n"
-"""Ignores all of a folder, this file included (gitignore(5))."""
+"""Ignores the whole folder, this file included (gitignore(5))."""
 _IGNORE: Final = ".gitignore"
 _TOPIC: Final = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DATE: Final = lazy_pattern(r"\d{4}-\d\d-\d\d")
@@ -52,10 +52,10 @@ def make_folder(root: Path, *, ignored: bool) -> bool:
 
 
 def ignore_new_folder(root: Path) -> Callable[[], None]:
-    """Return what to run after a call: if the call made `agent_sandbox/`, git then ignores it.
+    """Return a function to run after a call: if the call created `agent_sandbox/`, git ignores it.
 
-    A link or file in its place is left alone, and a full disk is no error: the call that
-    wrote there is done.
+    A link or file in its place is left alone, and a full disk is not an error: the call that wrote
+    there is complete.
     """
     if os.path.lexists(root / FOLDER):
         return lambda: None
@@ -100,7 +100,7 @@ def new_folder(root: Path, topic: str, today: date, *, ignored: bool) -> Path:
 def parse_age(text: str) -> int:
     match = _AGE.fullmatch(text)
     if match is None:
-        raise UsageError(f"{quote(text)} is no age", where="--older-than", hint="as in 7d")
+        raise UsageError(f"invalid age {quote(text)}", where="--older-than", hint="for example 7d")
     return int(match[1])
 
 
@@ -147,9 +147,9 @@ def _open_folder(root: Path) -> Generator[int]:
         descriptor = os.open(path, _DIRECTORY)
     except OSError as error:
         raise ConfigError(
-            f"{FOLDER} is no directory of its own: {error.strerror}",
+            f"{FOLDER} is not a real directory: {error.strerror}",
             where=str(path),
-            hint="remove what stands there",
+            hint="remove the entry of that name",
         ) from error
     with held_open(descriptor):
         yield descriptor
@@ -162,6 +162,6 @@ def _make_directory(name: str, parent: int) -> int:
         return os.open(name, _DIRECTORY, dir_fd=parent)
     except OSError as error:
         raise ConfigError(
-            f"{quote(name)} in {FOLDER} is no directory: {error.strerror}",
-            hint="remove what stands there",
+            f"{quote(name)} in {FOLDER} is not a directory: {error.strerror}",
+            hint="remove the entry of that name",
         ) from error

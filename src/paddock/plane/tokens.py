@@ -1,8 +1,8 @@
 """Keep one bearer token for each name on an HTTP server; lock a session while it is open.
 
-The MCP server's are named after agents, the console's after what they may do.
-A token says who is calling, so it lies with the user's configuration, where no agent can read.
-A new one for an agent voids the old one at once, and so does removing the agent.
+The MCP server's tokens are named after agents, the console's after what they may do. A token
+identifies the caller, so it is in the user's configuration, where no agent can read. A new token
+for an agent revokes the old one at once, and so does removing the agent.
 """
 
 import hashlib
@@ -65,16 +65,16 @@ def remove_token(layout: PlaneLayout, environment: Environment, agent: str) -> N
 class Bearer(NamedTuple):
     agent: str | None
     unread: tuple[PaddockError, ...] = ()
-    """Why some token files could not be read: no token matches those."""
+    """Why some token files could not be read: no token matches them."""
 
 
 def find_bearer(
     layout: PlaneLayout, environment: Environment, token: str, server: str = MCP
 ) -> Bearer:
-    """Find the agent whose token this is. A file that cannot be read stops no other's token.
+    """Find the agent of this token. An unreadable file does not affect other tokens.
 
-    Threat: somebody tries tokens and measures how long the answer takes. Digests are
-    compared, in constant time, and all of them each time.
+    Threat: an attacker tries tokens and measures the time of the answer. So digests are compared
+    in constant time, and all of them each time.
 
     Raises: ConfigError: others can write to the directory. HostError.
     """
@@ -98,7 +98,7 @@ def find_bearer(
 
 
 def token_digest(token: str) -> str:
-    """Tell a client's tokens apart without holding one."""
+    """Identify a client's token without keeping it."""
     return _digest(token).hex()[:16]
 
 
@@ -119,10 +119,10 @@ _LOCK_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 def session_lock(
     layout: PlaneLayout, environment: Environment, session_id: str
 ) -> Generator[None, None, None]:
-    """Hold the session; its id must be one that Paddock made, since it becomes a file name.
+    """Hold the session's lock; Paddock must have created its id, which becomes a file name.
 
-    The file stands with the user's own state, where no agent works. flock(2) ends with
-    the descriptor: what a killed holder leaves is a file, and no lock.
+    The file is in the user's state directory, where no agent works. flock(2) ends with the
+    descriptor: a killed holder leaves a file, but no lock.
 
     Raises: UsageError: it is open in another process, or already in this one. HostError.
     """
@@ -133,7 +133,7 @@ def session_lock(
     try:
         yield
     finally:
-        # Removed while it is held: whoever opened it meanwhile finds it gone and tries again.
+        # Removed while locked: a process that opened it meanwhile finds it gone and tries again.
         with atomic.host_errors("removing", file):
             os.unlink(file)
         os.close(descriptor)
@@ -144,7 +144,7 @@ def _acquire(file: Path) -> int:
         with atomic.host_errors("locking", file):
             if (descriptor := open_locked(None, file, _LOCK_FLAGS)) is not None:
                 return descriptor
-        # Locked, if it stands; else its holder has just ended and removed it: try again.
+        # Locked, if it still exists; else its holder has just removed it: try again.
         if os.path.lexists(file):
             raise UsageError(
                 f"the session {quote(file.stem)} is open in another process",

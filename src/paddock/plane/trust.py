@@ -1,7 +1,7 @@
 """Read the policy files in force, and whether the user has accepted each.
 
-Trust lies in the user's state directory, out of every agent's reach, and holds for the file's
-path, with the links of its directory resolved, and the digest of its bytes.
+Trust is stored in the user's state directory, out of every agent's reach. It applies to the file's
+path, with the links of its directory resolved, and to the digest of its bytes.
 """
 
 from datetime import UTC, datetime
@@ -40,10 +40,10 @@ class TrustRecord(Struct, frozen=True):
 
 
 def find_trust(file: Path, content: bytes, environment: Environment) -> TrustAnswer:
-    """Return whether just these bytes are trusted; a record that does not load is a no.
+    """Return True if exactly these bytes are trusted; a record that does not load means no.
 
-    Threat: a clone brings a policy file, a pull or an agent changes it: neither
-    has the digest that was accepted. A trust store that others can write answers no.
+    Threat: a clone brings a policy file, a pull or an agent changes it: neither has the accepted
+    digest. A trust store that others can write means no.
     """
     real = _with_real_directory(file)
     try:
@@ -69,7 +69,7 @@ def find_trust_record(file: Path, content: bytes, environment: Environment) -> T
 
 
 def plan_trust(file: Path, content: bytes, now: datetime) -> TrustRecord:
-    """Pass the bytes that were shown, not what the file holds by now: the yes was to those."""
+    """Pass the bytes that were shown, not the file's current ones: the yes was for those."""
     return TrustRecord(
         _with_real_directory(file), digest_of(content), now.astimezone(UTC).isoformat()
     )
@@ -101,7 +101,7 @@ def _record_path(real: Path, environment: Environment) -> Path:
 
 
 def _with_real_directory(file: Path) -> Path:
-    """Resolve links in the directory only: a project's policy file that is a link is refused."""
+    """Resolve links in the directory only: a project's policy file must not be a link."""
     return real_path(file.parent) / file.name
 
 
@@ -123,13 +123,13 @@ class PolicyFile(Struct, frozen=True):
 
 
 class PolicyFiles(Struct, frozen=True):
-    """What a policy is made from. None where there is no file."""
+    """The files that a policy is made from; None: the file does not exist."""
 
     kind: PlaneKind
     project: PolicyFile | None
     user: PolicyFile | None
     planes_below: tuple[str, ...] = ()
-    """The bare planes that are registered below the workspace, relative to it."""
+    """The registered bare planes below the workspace, relative to it."""
     packages: tuple[PackageRule, ...] = ()
     """The connections of the user's package clients, whether or not policy allows them."""
 
@@ -152,7 +152,7 @@ class KeptPackages(Strict, frozen=True):
     network: str
     rules: tuple[PackageRule, ...]
     found: dict[str, Any]
-    """What was found out, for `network.packages` to read; here it is only kept."""
+    """The stored findings, which `network.packages` reads."""
 
 
 def packages_path(root: ProjectRoot, environment: Environment) -> Path:
@@ -171,16 +171,16 @@ def _package_rules(root: ProjectRoot, environment: Environment) -> tuple[Package
     try:
         kept = read_packages(root, environment)
     except ConfigError:
-        # These only allow: unread, they allow nothing. `paddock network show` says what is wrong.
+        # These only allow: if unreadable, they allow nothing, and `paddock network show` says why.
         return ()
     if kept is None or kept.network == network_here():
         return () if kept is None else kept.rules
-    # Threat: in another network a private address is another machine's: drop the addresses.
+    # Threat: in another network a private address is another machine: drop the addresses.
     return tuple(PackageRule(rule.action) for rule in kept.rules)
 
 
 def network_here() -> str:
-    """Return a digest of gateway and resolvers, to tell this machine's network from others."""
+    """Return a digest of gateway and resolvers, which identifies this machine's network."""
     routes, resolvers = (
         (atomic.read_file_through_links(Path(name), limits.policy_bytes_max) or b"")
         .decode(errors="surrogateescape")
@@ -225,10 +225,10 @@ def read_own_policy(root: ProjectRoot, environment: Environment) -> PolicyFile |
 def read_user_policy(environment: Environment) -> PolicyFile | None:
     """Read the user's own policy and settings. Raises: ConfigError, HostError.
 
-    Threat: it counts without a trust, and commands in it run when a ledger is signed or
-    anchored. Whoever can write it, or put a key beside it, acts as the user.
+    Threat: it counts without trust, and its commands run when a ledger is signed or anchored. Who
+    can write it, or put a key beside it, acts as the user.
     """
-    # People keep their configuration as links into a repository of their own.
+    # People keep their configuration as links into their own repository.
     directory = real_path(environment.config_home)
     if not directory.exists():
         return None
@@ -248,16 +248,23 @@ def _stands(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
-        # Something is there that can't be looked at: reading it says what.
+        # The entry cannot be inspected: reading it reports why.
         return True
     return True
 
 
-# Threat: a grant that is not listed is accepted unseen. `budget` and `attention` are not listed.
+# Threat: a grant that is not listed is accepted unseen.
 
 
 def summarise_admin(config: "AdminConfig") -> str:
-    from paddock.plane.admin import DEFAULT_PERMISSIONS, DEFAULT_SYSTEM_PROMPT, ModelChoice  # noqa: PLC0415 - bare planes only
+    from paddock.plane.admin import (  # noqa: PLC0415 - bare planes only
+        DEFAULT_PERMISSIONS,
+        DEFAULT_SYSTEM_PROMPT,
+        Attention,
+        BudgetTable,
+        ModelChoice,
+    )
+    from paddock.values.models import BudgetMode  # noqa: PLC0415 - the same
 
     found: list[str] = []
     if config.tool_profile == "development":
@@ -267,7 +274,16 @@ def summarise_admin(config: "AdminConfig") -> str:
         said = [model.provider, model.name or "", model.base_url or ""]
         found.append(f"the model that answers: {show_name(' '.join(filter(None, said)))}")
     if config.system_prompt != DEFAULT_SYSTEM_PROMPT:
-        found.append(f"a system prompt of its own ({len(config.system_prompt)} characters)")
+        found.append(f"its own system prompt ({len(config.system_prompt)} characters)")
+    if config.attention != Attention():
+        found.append("its own context for each turn (attention)")
+    if config.budget.mode is not BudgetMode.ENFORCE:
+        found.append(f"token budgets that are not enforced: mode {config.budget.mode.value}")
+    found += [
+        f"{name} of {getattr(config.budget, name):,} tokens"
+        for name in ("session_tokens", "turn_tokens", "order_tokens")
+        if getattr(config.budget, name) > getattr(BudgetTable(), name)
+    ]
     found += [
         f"permissions: {show_name(pattern)} is not forbidden"
         for pattern in DEFAULT_PERMISSIONS.forbidden

@@ -1,15 +1,15 @@
-"""`when` of a rule: what the arguments of a call have to be, or may not be.
+"""`when` of a rule: conditions on the arguments of a call.
 
     when = { "/path" = { path = "docs/**" }, "limit" = { max = 100 }, "/state" = { in = ["open"] } }
     only = true
 
-A key is a JSON pointer (RFC 6901); a bare name is that of a member of the arguments. All keys have
-to hold. An argument that is not there, is null or of another type keeps an allow from matching, and
-no ask and no deny. Of an array an allow needs every element, an ask or a deny one. `only`, of an
-allow: nothing is given that no key names.
+A key is a JSON pointer (RFC 6901); a bare name is a member of the arguments. All keys have to
+hold. An argument that is missing, null or of another type keeps an allow from matching, but not an
+ask or a deny. In an array, an allow needs every element to hold, an ask or a deny only one. `only`,
+for an allow: no argument may be given that no key names.
 
-Threat: the server reads a value in its own way. Nothing is coerced, and a path that two readers
-take for two places (`a/../b`, `%2e`, a backslash) is none.
+Threat: the server may read a value differently. Nothing is coerced, and a path that two readers
+may resolve differently (`a/../b`, `%2e`, a backslash) does not count as a path.
 """
 
 import json
@@ -26,7 +26,7 @@ from paddock.policy.compiled import (
     RUN,
     argument_holds,
     find_argument,
-    is_named_alone,
+    has_only,
     kind_of,
 )
 from paddock.policy.pathset import PathPattern, build_index, comparison_of, compile_target
@@ -47,7 +47,7 @@ _KINDS: Final = {
 
 
 class ArgumentCondition(Struct, frozen=True):
-    """What one argument has to be; `wanted`: a pattern, a text, two bounds, or values."""
+    """A condition on one argument; `wanted`: a pattern, a text, two bounds, or values."""
 
     pointer: str
     way: Way
@@ -86,15 +86,15 @@ class When(Struct, frozen=True):
         return tuple(each.compiled(outcome) for each in self.conditions), self.only
 
     def find_miss(self, arguments: Json, outcome: Outcome) -> str:
-        """Tell what keeps the arguments from matching; empty where nothing does."""
+        """Say why the arguments do not match; empty if they do."""
         is_allow = outcome is Outcome.ALLOW
         for each in self.conditions:
             value = find_argument(arguments, each.way)
             _, kind, wanted = each.compiled(outcome)
             if not argument_holds(kind, wanted, value, is_allow):
-                said = quote_toml(value) if kind_of(value) else "not there, or of another type"
-                return f"its {each.said} does not hold: it is {said}"
-        is_more = self.only and not is_named_alone(arguments, [e.way for e in self.conditions])
+                given = quote_toml(value) if kind_of(value) else "missing, or of another type"
+                return f"its {each.said} does not hold: it is {given}"
+        is_more = self.only and not has_only(arguments, [e.way for e in self.conditions])
         return "it allows no further arguments" if is_more else ""
 
 
@@ -102,8 +102,8 @@ def parse_pointer(text: str) -> Way:
     if not text.startswith("/"):
         return (text,)
     if re.search(r"~(?![01])", text):
-        hint = "in a JSON pointer ~0 stands for ~, and ~1 for /"
-        raise PatternError(f"{quote_toml(text)} is no JSON pointer", hint)
+        hint = "in a JSON pointer write ~0 for ~, and ~1 for /"
+        raise PatternError(f"{quote_toml(text)} is not a JSON pointer", hint)
     return tuple(part.replace("~1", "/").replace("~0", "~") for part in text[1:].split("/"))
 
 
@@ -111,7 +111,7 @@ REDACTED: Final = {"redacted": True}
 
 
 def redact(value: Json, pointers: Sequence[str]) -> Json:
-    """Return arguments without what the pointers lead to; of an array, in each element."""
+    """Replace the values at the pointers; a pointer applies to each element of an array."""
     return _redact(value, [parse_pointer(each) for each in pointers])
 
 
@@ -139,11 +139,11 @@ def read_when(table: Table, category: str, outcome: Outcome) -> When:
     only: bool = table.read("only", bool, False)
     if category != "mcp":
         name = "when" if table.has("when") else "only"
-        said = f"{name} stands in a rule of {table.title} for calls without arguments"
-        table.problem(name, said, "only a rule for tool:mcp: looks at them")
+        message = f"{name} is in a rule of {table.title} for calls without arguments"
+        table.problem(name, message, "only a rule for tool:mcp: checks arguments")
     elif only and outcome is not Outcome.ALLOW:
-        said = f"only stands in a rule of {table.title} that does not allow"
-        table.problem("only", said, "an ask or a deny holds whatever else is given")
+        message = f"only is in a rule of {table.title} that does not allow"
+        table.problem("only", message, "an ask or a deny holds whatever else is given")
     return When(found, only)
 
 
@@ -153,8 +153,8 @@ def _read_conditions(table: Table) -> Iterator[ArgumentCondition]:
         try:
             way = parse_pointer(name)
             if way in known or not name:
-                said = f"{quote_toml(name)} in {table.title} names no argument of its own"
-                raise PatternError(said, "put what both say into one of them")
+                message = f"{quote_toml(name)} in {table.title} is empty or names an argument twice"
+                raise PatternError(message, "put all conditions of an argument into one key")
             known.add(way)
             yield _read_condition(name, way, entry)
         except PatternError as problem:
@@ -167,7 +167,7 @@ def _read_condition(name: str, way: Way, entry: Table) -> ArgumentCondition:
     kinds = {_KINDS[each] for each in given}
     if len(kinds) != 1:
         hint = "give one: { path = … }, { glob = … }, { min = …, max = … } or { in = […] }"
-        raise PatternError(f"{entry.title} says not exactly one thing", hint)
+        raise PatternError(f"{entry.title} needs exactly one kind of condition", hint)
     kind = kinds.pop()
     if kind == "path":
         return ArgumentCondition(
@@ -179,14 +179,14 @@ def _read_condition(name: str, way: Way, entry: Table) -> ArgumentCondition:
         among: tuple[Json, ...] = entry.read("in", tuple[Any, ...], ())
         if not among or not all(map(kind_of, among)):
             hint = "write texts, finite numbers, true or false"
-            raise PatternError(f"in of {entry.title} is no list of values", hint)
+            raise PatternError(f"in of {entry.title} is not a list of values", hint)
         return ArgumentCondition(name, way, "in", among)
     low, high = (entry.read(each, Any, bound) for each, bound in _BOUNDS)
     if any(kind_of(entry.read(each, Any)) != "number" for each in given):
-        raise PatternError(f"min and max of {entry.title} are finite numbers", "as max = 100")
+        raise PatternError(f"min and max of {entry.title} must be finite numbers", "as max = 100")
     if low > high:
-        said = f"{entry.title} can match nothing: min is more than max"
-        raise PatternError(said, "exchange them")
+        message = f"{entry.title} can match nothing: min is more than max"
+        raise PatternError(message, "swap them")
     return ArgumentCondition(name, way, "range", (low, high))
 
 

@@ -1,32 +1,32 @@
-"""A policy compiled into plain tuples and dictionaries, and how it is asked.
+"""Match calls against a policy that is compiled into plain tuples and dictionaries.
 
-They can be marshalled, and nothing is imported to ask them: the hook keeps them in a file.
+They can be marshalled, and matching imports nothing: the hook keeps them in a file.
 
     profile  {name, note, rules, otherwise: rows; by number of a rule: plain: those without a
              target; paths: an index; names: (number, parts); commands: (number, program in lower
-             case, empty where that is a pattern, None for any command); when: {number: (conditions,
-             whether nothing else may be given)}}
-    condition (way to an argument, kind, what it has to be: an index, pieces, bounds, values)
+             case, empty if it is a pattern, None for any command); when: {number: (conditions,
+             whether other arguments are refused)}}
+    condition (path to an argument, kind, wanted: an index, pieces, bounds, values)
     row      (category, operation, outcome, text, source, file, line, said, reason)
-    guards   (lists, folders): the closed lists of a policy, and folders of dependencies (where
-             nobody reads, where nobody writes what is closed by a mere name)
+    guards   (lists, folders): the closed lists of a policy, and the dependency folders in which
+             commands may read, and may write, paths that only a file-name pattern closes
     lists    (index, negated, owners, kinds, names, places): by number of a pattern whether it
-             is a `!`, its list, whether it is a file's name, (text, file, line); by list its kind
+             is a `!`, its list, whether it is a file name, (text, file, line); by list its kind
     index    (raw, folded, covering): patterns compared with the path as it is, and folded; those
              that match the root
-    side     {directories in front, None for any: (names, deep)}
-    names    {(characters in front, at the end): {(text in front, at the end): (entry, …)}} of one
-             component; None characters in front are all of it
-    deep     [entry, …] of what follows the directories in front
+    side     {leading directories, None for any: (names, deep)}
+    names    {(length of prefix, of suffix): {(prefix, suffix): (entry, …)}} of one component;
+             a prefix length of None means the whole component
+    deep     [entry, …] of the segments after the leading directories
     entry    (number, matches directories only, segment or segments)
     segment  pieces: text, RUN, ONE, or (negated, ((low, high), …)); among segments RUN is `**`
 
-One walk over the components of a path, look-ups instead of tries: the cost follows the path's
-length, not the number of patterns.
+One walk over the components of a path, with look-ups: the cost follows the path's length, not
+the number of patterns.
 
-Threat: a pattern from a cloned project meets paths that an agent chooses. What stands between
-two stars has a fixed length, so the leftmost match is the best one, and of all stars only the
-last is tried further on. What stands behind the last `**` has one place, at the end.
+Threat: a pattern from a cloned project meets paths that an agent chooses. The text between two
+stars has a fixed length, so the leftmost match is the best one, and only the last star is ever
+retried. The text after the last `**` has one possible place, at the end.
 """
 
 TYPE_CHECKING = False
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 ALLOW, CONFINE, ASK, DENY = 0, 1, 2, 3
 WORDS = ("allow", "confine", "ask", "deny")
 RULE, OTHERWISE, NOTHING = 0, 1, 2
-"""Ranks of what a profile says: among equally strict ones the lowest decides."""
+"""Ranks of a profile's answers: among equally strict ones the lowest decides."""
 ANY = "*"
 VALUE_CHARS_MAX = 200
-"""As `limits.message_value_chars_max`."""
+"""Equal to `limits.message_value_chars_max`."""
 OWN, STATE, PROTECTED, GENERATED, SECRET = "own", "state", "protected", "generated", "secret"
 WARNED, SAFE = "warned", "safe"
 READ_CLOSED = (STATE, SECRET)
@@ -56,7 +56,7 @@ CODES = {
 RUN, ONE = 0, 1
 _KINDS = ((str, "text"), (bool, "truth"), (int, "number"), (float, "number"))
 ELEMENTS_MAX = 10_000
-"""Of an array in arguments: a longer one is taken for one of another type."""
+"""Of an array in arguments: a longer one counts as a value of another type."""
 HEX = frozenset("0123456789abcdefABCDEF")
 _EMPTY: "tuple[Json, Json]" = ({}, [])
 Hit = tuple[int, int]
@@ -71,7 +71,7 @@ def find_rules(
     is_directory: bool = False,
     arguments: "Json" = None,
 ) -> list[int]:
-    """`arguments` None: they are not known, and what a rule wants of them is not there."""
+    """`arguments` None: they are not known, and each counts as missing."""
     rules = profile["rules"]
     matched = list(profile["plain"])
     matched += sorted({number for _, number in find_hits(profile["paths"], target, is_directory)})
@@ -94,11 +94,11 @@ def _suits(when: "Json", arguments: "Json", is_allow: bool) -> bool:
     for way, kind, wanted in conditions:
         if not argument_holds(kind, wanted, find_argument(arguments, way), is_allow):
             return False
-    return not only or is_named_alone(arguments, [way for way, _, _ in conditions])
+    return not only or has_only(arguments, [way for way, _, _ in conditions])
 
 
 def find_argument(arguments: "Json", way: "tuple[str, ...]") -> "Json":
-    """Return the value that a JSON pointer leads to, None for none."""
+    """Return the value at a JSON pointer, None for none."""
     for step in way:
         if _is(arguments, dict):
             arguments = arguments.get(step)
@@ -110,10 +110,10 @@ def find_argument(arguments: "Json", way: "tuple[str, ...]") -> "Json":
 
 
 def argument_holds(kind: str, wanted: "Json", value: "Json", is_allow: bool) -> bool:
-    """What is not there, or of another type, is nothing that an allow matches; a deny does."""
+    """Test one argument. An allow never matches a missing value or another type; a deny does."""
     values = [each for _, each in _members(value)] if value and _is(value, list) else [value]
     if len(values) > ELEMENTS_MAX:
-        # Threat: an agent has us look at millions of them, one by one.
+        # Threat: an agent makes us compare millions of elements.
         return not is_allow
     held: list[bool] = [_value_holds(kind, wanted, each, not is_allow) for each in values]
     return all(held) if is_allow else any(held)
@@ -133,14 +133,14 @@ def _value_holds(kind: str, wanted: "Json", value: "Json", otherwise: bool) -> b
 
 
 def kind_of(value: "Json") -> str:
-    """Return the kind of one value; empty for null, what is no JSON number, and all else."""
+    """Return the kind of one value; empty for null, a number that is not finite, and all else."""
     kind = next((word for each, word in _KINDS if _is(value, each)), "")
-    # Threat: 1e999 is read as infinity, and infinity without itself is no number.
+    # Threat: 1e999 is read as infinity; infinity minus itself is NaN.
     return "" if kind == "number" and value - value != 0 else kind
 
 
 def is_place(text: str) -> bool:
-    """Return whether every reader takes a text for the same relative path."""
+    """Return True if every reader resolves a text to the same relative path."""
     parts = text.split("/")
     if parts[0][:1] == "~" or not {"", ".", ".."}.isdisjoint(parts) or "\\" in text or "\0" in text:
         return False
@@ -148,22 +148,22 @@ def is_place(text: str) -> bool:
 
 
 def _is_plain_uri(target: str) -> bool:
-    """Threat: `docs/file:///docs/../.env`, and what a server decodes to that."""
+    """Threat: `docs/file:///docs/../.env`, or a form that a server decodes to it."""
     text = target.lower()
     parts = text.replace("?", "/").replace("#", "/").split("/")
     is_plain = text.isprintable() and "\\" not in text and {".", ".."}.isdisjoint(parts)
     return is_plain and not any(each in text for each in ("%2e", "%2f", "%5c", "%25"))
 
 
-def is_named_alone(arguments: "Json", ways: "Sequence[tuple[str, ...]]") -> bool:
-    """Return whether everything that is given lies at one of `ways`, or below it."""
+def has_only(arguments: "Json", ways: "Sequence[tuple[str, ...]]") -> bool:
+    """Return True if every given argument is at one of `ways`, or below it."""
     if () in ways:
         return True
     if not (_is(arguments, dict) or _is(arguments, list)):
         return False
     for name, value in _members(arguments):
         below = [way[1:] for way in ways if way[0] == name]
-        if not below or not is_named_alone(value, below):
+        if not below or not has_only(value, below):
             return False
     return True
 
@@ -184,7 +184,7 @@ def means(row: "Json", category: str, operation: str) -> bool:
         return False
     if named in (ANY, operation):
         return True
-    # A client's names are its own: their case does not open what is closed.
+    # A client chooses its tools' names: another letter case must not open what is closed.
     is_wide = category == "client" and outcome != ALLOW
     return is_wide and named.casefold() == operation.casefold()
 
@@ -200,7 +200,7 @@ def conclude(
         return row[2], RULE, row, row[7] + note
     rows = [row for row in profile["otherwise"] if means(row, category, operation)]
     if rows:
-        # Where keys overlap, the strictest.
+        # If keys overlap, the strictest decides.
         row = max(rows, key=lambda each: each[2])
         _, _, outcome, text, source, *_ = row
         said = f"and {quote(text)} in {source} says {WORDS[outcome]}"
@@ -208,7 +208,7 @@ def conclude(
     name = profile["name"]
     reason = (
         f"no rule of the profile {quote(name)} matches {quote(asked)}, "
-        f"and unknown is no; an operator can allow it in [profiles.{name}]{note}"
+        f"so it is denied; an operator can allow it in [profiles.{name}]{note}"
     )
     return DENY, NOTHING, None, reason
 
@@ -236,12 +236,12 @@ def fold(text: str) -> str:
 
 
 def find_hits(index: "Json", path: str, is_directory: bool = False) -> list[Hit]:
-    """`path` is relative and normal; the root only patterns for everything match."""
+    """`path` is relative and normal; only patterns for everything match the root."""
     raw, folded, covering = index
     if path in ("", "."):
         return [(0, number) for number in covering]
     # Folding can lose a match (a bracket's range, `?` for a letter that folds to two, a combining
-    # mark at a wildcard's edge): what a pattern matches as it is written, it matches too.
+    # mark at a wildcard's edge), so the pattern as written is tried as well.
     return _find_hits(raw, path, is_directory) + _find_hits(folded, fold(path), is_directory)
 
 
@@ -251,8 +251,8 @@ def find_deciding(hits: list[Hit], negated: "Json") -> int:
     for level, number in hits:
         if number > best.get(level, -1):
             best[level] = number
-    # From the top down: the first level at which the last match is no negation decides for
-    # everything below.
+    # From the top down: the first level whose last match is not negated decides for everything
+    # below.
     for level in sorted(best):
         if not negated[best[level]]:
             return best[level]
@@ -260,10 +260,10 @@ def find_deciding(hits: list[Hit], negated: "Json") -> int:
 
 
 def permits(hits: list[Hit], negated: "Json") -> bool:
-    """Return whether the path is matched, and the list's last word on it is no `!`.
+    """Return True if the path is matched, and the last pattern that matches is not a `!`.
 
-    Threat: in `["**", "!secrets/"]` gitignore takes out the directory alone, and `**` matches
-    what is below it again.
+    Threat: in `["**", "!secrets/"]` gitignore excludes only the directory itself, and `**`
+    matches the files below it again.
     """
     if find_deciding(hits, negated) < 0:
         return False
@@ -286,19 +286,20 @@ def find_listed(lists: "Json", hits: list[Hit], wanted: "Sequence[str]") -> list
 def find_closing(
     guards: "Json", path: str, hits: list[Hit], is_write: bool, by_command: bool
 ) -> list[tuple[str, int]]:
-    """Return, of every list that closes `path`, its kind and the pattern.
+    """Return the kind and the deciding pattern of every list that closes `path`.
 
-    In a folder of dependencies no mere name closes anything to a command, save `.git`.
+    In a dependency folder a file-name pattern closes nothing to a command, except `.git` and
+    Paddock's own files.
     """
     lists, folders = guards
     wanted = WRITE_CLOSED if is_write else READ_CLOSED
     if by_command and hits:
         wanted = tuple(kind for kind in wanted if kind != GENERATED)
-        hits = _counting(lists, path, hits, find_dependency(path, folders[is_write]))
+        hits = _drop_file_names(lists, path, hits, find_dependency(path, folders[is_write]))
     return find_listed(lists, hits, wanted)
 
 
-def _counting(lists: "Json", path: str, hits: list[Hit], level: int) -> list[Hit]:
+def _drop_file_names(lists: "Json", path: str, hits: list[Hit], level: int) -> list[Hit]:
     if level < 0:
         return hits
     _, _, owners, kinds, names, _ = lists
@@ -319,7 +320,7 @@ def find_warning(guards: "Json", hits: list[Hit]) -> int:
 
 
 def is_safe(guards: "Json", hits: list[Hit]) -> bool:
-    """A path is safe only where every list says so."""
+    """Return True if every `safe` list permits the path."""
     _, negated, owners, kinds, _, _ = guards[0]
     return all(
         permits([hit for hit in hits if owners[hit[1]] == listed], negated)
@@ -329,9 +330,9 @@ def is_safe(guards: "Json", hits: list[Hit]) -> bool:
 
 
 def find_dependency(path: str, folders: "frozenset[str]") -> int:
-    """Return at which component of `path` a folder of dependencies stands; -1 for none.
+    """Return the level of the component of `path` that is a dependency folder; -1 for none.
 
-    Exactly by name: where a file system ignores case, `Node_Modules` is the project's own.
+    Names compare exactly: on a file system that ignores case, `Node_Modules` does not count.
     """
     for level, name in enumerate(path.split("/")[:-1]):
         if name in folders:
@@ -383,7 +384,6 @@ def matches_name(segment: "Json", name: str) -> bool:
 
 
 def matches_wild(pattern: str, text: str) -> bool:
-    """A `*` stands for any part."""
     return matches_text(tuple(pattern.split(ANY)), text)
 
 

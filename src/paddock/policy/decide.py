@@ -1,13 +1,13 @@
-"""The decision: a policy, a chain of agents and actions → the strictest answer.
+"""Decide a call: a policy, a chain of agents and actions → the strictest answer.
 
-Asked in this order, all of it always, the strictest deciding:
-  1. the path lists, which no profile can lift;
-  2. each agent's own permissions, compiled above its profile;
+All of these are always evaluated, in this order, and the strictest decides:
+  1. the path lists, which no profile can override;
+  2. each agent's own permissions, which its profile cannot override;
   3. each agent's profile, and the one that `[agents]` gives it: the stricter;
-  4. every ancestor likewise: a child never exceeds its parent;
-  5. for a command line, each simple command, what is only known at run time,
+  4. the same for every ancestor: a child never exceeds its parent;
+  5. for a command line, each simple command, each part known only at run time,
      and each redirection as a write.
-Total and deterministic: unknown is no. Warnings come last and change nothing.
+Total and deterministic: what is unknown is denied. Warnings are added last and change nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -71,10 +71,10 @@ def decide(
 ) -> Decision:
     """Return the decision for one call: the strictest over all its actions.
 
-    `chain` is the acting agent, then its ancestors. `writer` says who would write: only commands
-    write what is `generated`. A redirection is taken from the workspace root; a caller that runs
-    the line elsewhere adds all its writes as actions. Without actions or an agent, over
-    `agent_chain_max`, with an unknown head or an unresolved path the answer is a denial.
+    `chain` is the acting agent, then its ancestors. `writer`: only commands may write `generated`
+    paths. A redirection is resolved from the workspace root; a caller that runs the line elsewhere
+    adds all its writes as actions. The answer is a denial without actions or an agent, for a chain
+    longer than `agent_chain_max`, for an unknown head and for an unresolved path.
     """
     judge = judge_for(policy, chain)
     if len(actions) == 1:
@@ -84,15 +84,14 @@ def decide(
     return _combined(judge.decide_each(actions, writer))
 
 
-_SAID: Final = "a command that was allowed to begin may be gone on with"
-_GOES_ON: Final = Verdict(
+_SAID: Final = "a command that was allowed to start may continue"
+_CONTINUES: Final = Verdict(
     Finding(Outcome.ALLOW, RuleMatch(Outcome.ALLOW, _SAID, BUILT_IN, BUILT_IN, 0, _SAID), _SAID, 2)
 )
-"""Of a command in the background, where a profile says of it no more than that it may run."""
+"""For an action on a background command, if the profile only says that commands may run."""
 
 
 def writer_of(actions: Sequence[Action]) -> Writer:
-    # What a line of shell writes is written by a command: that may be `generated`.
     return Writer.COMMAND if actions and actions[0].category == "shell" else Writer.FILE_TOOL
 
 
@@ -107,7 +106,7 @@ class ChainJudge:
         self.chain = chain
         self._problem = ""
         if not chain:
-            self._problem = "no agent is named, and nobody may do nothing"
+            self._problem = "no agent is named"
         elif len(chain) > agent_chain_max:
             self._problem = f"{len(chain)} agents in a chain are more than {agent_chain_max}"
         self._permissions: list[tuple[str, AgentPermissions]] = []
@@ -147,9 +146,9 @@ class ChainJudge:
     def verdicts(self, action: Action) -> Iterator[tuple[CompiledProfile, Verdict]]:
         for profile in self._profiles:
             verdict = profile.judge(action)
-            is_unsaid = verdict.finding.rank == 2 and action.category == "shell"
-            if is_unsaid and not profile.closes("shell", "run"):
-                verdict = _GOES_ON
+            is_unmatched = verdict.finding.rank == 2 and action.category == "shell"
+            if is_unmatched and not profile.closes("shell", "run"):
+                verdict = _CONTINUES
             yield profile, verdict
 
     def decide_each(self, actions: Sequence[Action], writer: Writer) -> list[Decision]:
@@ -157,7 +156,7 @@ class ChainJudge:
         return [self.decide(each, writer, added) for each in actions]
 
     def decide_words(self, action: Action) -> Decision:
-        """Leave the line's writes aside, for a door that finds out by itself what it writes."""
+        """Decide without the line's writes, for a caller that determines them separately."""
         if problem := self._problem or _mistake(action):
             return _refusal(self.policy, str(action), problem)
         return self._decision(action, list(self._word_findings(action)))
@@ -223,7 +222,7 @@ def _mistake(action: Action) -> str:
     if known is None or (
         action.operation not in known and action.category not in NAMES_BY_OPERATION
     ):
-        return f"there is no action {quote_toml(action.head)}, and unknown is no"
+        return f"unknown action {quote_toml(action.head)}, so it is denied"
     # Threat: a path that was not resolved could name a forbidden file by another name.
     if action.is_path and action.target and not is_normal_path(action.target):
         return f"{quote_toml(action.target)} is not a resolved path of the workspace"
@@ -245,36 +244,36 @@ def _combined(decisions: list[Decision]) -> Decision:
     return replace(deciding, matched=tuple(matched), warnings=shown)
 
 
-# A child never exceeds its parent here either: of every member's settings the
-# strictest counts. A rule's `network` holds for just the commands that it
-# matches, so it opens the network of a line only where every command of the line
-# has it; an opening wants an exact match, a closing any reading.
+# A child never exceeds its parent here either: each setting is the strictest of all
+# members. A rule's `network` holds only for the commands that it matches, so it opens the
+# network of a line only if every command of the line has it; to open it, the match must be
+# exact, to close it any reading is enough.
 
 Word = TypeVar("Word")
 
 
 def shell_for(policy: Policy, chain: AgentChain, action: Action | None = None) -> ShellSettings:
-    """Return `[shell]` as it holds for `chain`, and for the line of `action`.
+    """Return the `[shell]` settings of `chain`, for the line of `action` if it is given.
 
-    `approve` is the acting agent's own; everything else is the strictest of the chain. An empty
+    `approve` is the acting agent's; everything else is the strictest of the chain. An empty
     chain has the settings of `[shell]` itself.
     """
     profiles = judge_for(policy, chain).profiles()
     if not profiles:
         return policy.settings.shell
     line = judge_line(action) if action is not None else None
-    # What an untrusted file lays over a profile says nothing of its shell and its network.
-    shells = [_profile_shell(policy, each, line) for each in profiles if not each.is_laid]
+    # An untrusted file's overlay of a profile does not set shell or network.
+    shells = [_profile_shell(policy, each, line) for each in profiles if not each.is_overlay]
     return reduce(_stricter, shells)
 
 
-def beside(policy: Policy, given: Policy) -> Policy:
-    """Return both as one that gives the stricter of their answers; `given` is a program's.
+def combine_policies(policy: Policy, given: Policy) -> Policy:
+    """Combine two policies into one that gives the stricter answer; `given` is a program's.
 
-    Path lists are joined, of `[shell]` and `[limits]` the stricter counts, and each agent has its
-    profile of both. The tables that decide nothing are those of `policy`.
+    Path lists are joined, `[shell]` and `[limits]` are the stricter of both, and each agent has
+    its profiles of both. The tables that decide nothing are those of `policy`.
     """
-    # Paddock's own files and state are closed once.
+    # `policy` already lists Paddock's own files and state.
     lists = (each for each in given.guards.lists if each[0] in PATH_LISTS)
     joined = policy.guards.plus(lists)
     both, others = policy.settings, given.settings
@@ -287,12 +286,12 @@ def beside(policy: Policy, given: Policy) -> Policy:
             shell=_stricter(both.shell, others.shell),
             limits=LoweredLimits(*map(min, astuple(both.limits), astuple(others.limits))),
         ),
-        given=replace(_with_whole_shells(given), note="the policy that the program gives"),
+        given=replace(_with_whole_shells(given), note="the policy given by the program"),
     )
 
 
 def _with_whole_shells(policy: Policy) -> Policy:
-    """Have each profile say all of its `[shell]`, which then is over no other policy's."""
+    """Write the whole `[shell]` into each profile, so that no other policy's defaults apply."""
     base = policy.settings.shell
     table = tuple(
         replace(each, shell=ShellChanges(**asdict(each.shell.over(base) if each.shell else base)))
@@ -309,7 +308,7 @@ def names_line(policy: Policy, chain: AgentChain, action: Action) -> bool:
     return all(
         any(map(names, verdict.matched))
         for profile in judge_for(policy, chain).profiles()
-        if not profile.is_laid
+        if not profile.is_overlay
         for _, verdict in line.verdicts(profile)
     )
 
@@ -337,7 +336,7 @@ def _command_network(
         if rule.network is None:
             continue
         # Threat: `env X=1 npm install`, `npm install; curl …`: an ask matches any
-        # reading, and what it was asked about must not decide what may be reached.
+        # reading, and such a match must not open the network for the other commands.
         is_exact = command is not None and (
             rule.command is None or rule.command.is_any or rule.command.matches_exactly(command)
         )
@@ -349,7 +348,7 @@ def _command_network(
 def _stricter(one: ShellSettings, other: ShellSettings) -> ShellSettings:
     return ShellSettings(
         network=_strictest(NETWORKS, one.network, other.network),
-        # Neither `safe` nor `none` is within the other, and `read-only` is within both.
+        # `safe` and `none` are not comparable; `read-only` is stricter than both.
         git=one.git if one.git == other.git else "read-only",
         read=_common(one.read, other.read),
         write=_common(one.write, other.write),
@@ -382,7 +381,7 @@ def _is_under(path: str, roots: tuple[str, ...]) -> bool:
 
 
 def may_ever(policy: Policy, chain: AgentChain, category: str, operation: str) -> bool:
-    """Return whether some target could be allowed or asked about; errs on the side of yes."""
+    """Return True if some target could be allowed or asked about; errs on the side of True."""
     profiles = judge_for(policy, chain).profiles()
     if not profiles or any(profile.closes(category, operation) for profile in profiles):
         return False

@@ -1,17 +1,16 @@
-"""Loading: the built-in values, the user's configuration, the project's file → `Policy`.
+"""Load a `Policy` from the built-in values, the user's configuration and the project's file.
 
-A key of a trusted project replaces the user's, and that the built-in one. A profile in a
-file replaces one of its name whole, unless it extends it.
+A key of a trusted project replaces the user's, which replaces the built-in one. A profile
+in a file replaces the one of the same name completely, unless it extends it.
 
-An untrusted project file can only tighten. Of it holds:
-  * `protected`, `generated`, `secret` and `warned`, besides what holds already. Each stays
-    a list of its own: its `!` takes nothing out of ours;
-  * `safe`: a path is safe only where both lists say so;
-  * a profile that exists without the file: the stricter of both answers. The network that
-    its rules set, and its `shell`, do not hold;
-  * a profile that its `[agents]` gives an agent holds besides the one that the agent has.
-    One that stands there alone is `locked`.
-Everything else is listed in `Policy.ignored`; a mistake stops the load, trusted or not.
+An untrusted project file can only tighten. These parts of it apply:
+  * `protected`, `generated`, `secret` and `warned`: as additional, separate lists, whose `!`
+    excludes nothing from the other lists;
+  * `safe`: a path is safe only if both lists permit it;
+  * a profile whose name is known without the file: the stricter of both answers, without
+    the network of its rules and without its `shell`;
+  * `[agents]`: the profile applies in addition to the agent's own; an unknown one is `locked`.
+Everything else is listed in `Policy.ignored`; an error stops the load, trusted or not.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -71,9 +70,9 @@ from paddock.values.calls import Json
 from paddock.values.decisions import Agent, Outcome, PlaneKind, RuleMatch
 from paddock.values.entries import DIGEST_PREFIX, digest_of
 
-# A list may have several layers: what an untrusted file adds never touches the
-# layer under it, so that no `!` in it can take out what stood there before. A
-# path is forbidden if any layer forbids it, and `safe` only if all of them say so.
+# A list may have several layers: the patterns of an untrusted file are a layer of their
+# own, so that no `!` in it excludes a path from another layer. A path is forbidden if any
+# layer forbids it, and `safe` only if all of them permit it.
 
 _CLIENT: Final = "where a coding agent's client takes its hooks from"
 _DIRECTORY: Final = "one of Paddock's own directories"
@@ -81,23 +80,23 @@ _CLOSED: Final = {
     OWN: "one of Paddock's own files",
     STATE: "Paddock's own state, which no agent reads",
     PROTECTED: "protected",
-    GENERATED: "written by commands alone",
+    GENERATED: "written only by commands",
     SECRET: "secret",
 }
 GUARDING_LISTS: Final = (PROTECTED, GENERATED, SECRET)
 PATH_LISTS: Final = (*GUARDING_LISTS, WARNED, SAFE)
 _KINDS: Final = (OWN, STATE, *PATH_LISTS)
 Listed = tuple[str, PathList]
-"""A list, and before it what kind it is."""
+"""The kind of a list, and the list."""
 _READ: Final = frozenset(INSTALLED_FOLDERS)
 _WRITTEN: Final = _READ | frozenset(MIXED_FOLDERS)
 
 
 class Writer(Enum):
-    """Who changes a file: a file tool, or a command (in the sandbox or by redirection).
+    """What changes a file: a file tool, or a command (in the sandbox or by redirection).
 
-    Only commands write what is `generated`; in a folder of dependencies no file name of
-    `protected` and `secret` counts for them.
+    Only commands write `generated` paths; in a dependency folder the file-name patterns of
+    `protected` and `secret` do not apply to them.
     """
 
     FILE_TOOL = "file tool"
@@ -116,7 +115,7 @@ class PathGuards(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def patterns(self) -> tuple[PathPattern, ...]:
-        """By the number that they have where they are compiled."""
+        """All patterns by their compiled number."""
         return tuple(pattern for _, listed in self.lists for pattern in listed.patterns)
 
     @cached_property
@@ -128,11 +127,11 @@ class PathGuards(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def secret(self) -> tuple[PathList, ...]:
-        """What nobody reads: no file's `!` or empty list takes Paddock's own state out."""
+        """Lists that close reading; Paddock's own state has its own, which no file changes."""
         return self.layers(*READ_CLOSED)
 
     def plus(self, lists: Iterable[Listed]) -> "PathGuards":
-        """Lay lists over these: more is forbidden and warned of, less is safe."""
+        """Add lists, so that more paths are forbidden and warned of, and fewer are safe."""
         found = sorted((*self.lists, *lists), key=lambda each: _KINDS.index(each[0]))
         return replace(self, lists=tuple(found))
 
@@ -147,7 +146,7 @@ class PathGuards(Struct, frozen=True, eq=False, dict=True):
         return tuple(found)
 
     def link_denials(self, path: str) -> list[RuleMatch]:
-        # The root is what every such list names, and no link can stand in its place.
+        # `find_itself` always names the root, which no link can replace.
         folder = None if path in (ROOT, "") else self.folders.find_itself(path)
         return [] if folder is None else [_denial(folder, path, OWN, _CLIENT)]
 
@@ -167,14 +166,14 @@ class PathGuards(Struct, frozen=True, eq=False, dict=True):
         return self.patterns[closing[0][1]] if closing else None
 
     def is_in_dependency(self, path: str) -> bool:
-        """Whether `path` lies in a folder of dependencies, where fewer names are closed."""
+        """Return True if `path` is in a dependency folder, where fewer names are closed."""
         return find_dependency(path, _READ) >= 0
 
     def find_generated(self, path: str) -> PathPattern | None:
         return self._first(path, (GENERATED,))
 
     def is_below_generated(self, path: str) -> bool:
-        """Whether `path` lies in a directory that is generated: one of thousands, made again."""
+        """Return True if `path` is inside a generated directory, whose files can be rebuilt."""
         parent = path.rpartition("/")[0]
         return parent != "" and self.find_generated(parent) is not None
 
@@ -182,7 +181,7 @@ class PathGuards(Struct, frozen=True, eq=False, dict=True):
         return self._first(path, (OWN, PROTECTED))
 
     def is_above_own(self, path: str) -> bool:
-        """Whether `path` is a directory in which an own file stands or could come to stand."""
+        """Return True if `path` is a directory that holds, or could hold, Paddock's files."""
         return self.above.find_itself(path) is not None
 
     def is_own_directory(self, path: str) -> bool:
@@ -219,7 +218,7 @@ def _denial(pattern: PathPattern, path: str, kind: str, what: str = "") -> RuleM
     reason = f"{quote_toml(path)} is {what} ({quote_toml(pattern.text)}, {place})"
     lifting = pattern.lifting(path) if kind in (PROTECTED, SECRET) else ""
     if lifting:
-        reason += f"; a person lifts it by {quote_toml(lifting)} as the last of {kind} in [paths]"
+        reason += f"; a person can lift it: add {quote_toml(lifting)} last to {kind} in [paths]"
     source = source_of(kind)
     return RuleMatch(
         Outcome.DENY, pattern.text, source, place.file, place.line, reason, CODES[kind]
@@ -228,13 +227,13 @@ def _denial(pattern: PathPattern, path: str, kind: str, what: str = "") -> RuleM
 
 KNOWN_TO_UNTRUSTED: Final = frozenset({"paths", "profiles", "agents"})
 LOOSENING_KEYS: Final = ("allow", "confine", "otherwise")
-"""Of a profile: what may let run. Of an untrusted file it opens nothing, and closes the rest."""
+"""Keys of a profile that can allow calls. In an untrusted file they only close all others."""
 
 _DOES: Final = {Outcome.ALLOW: "allows", Outcome.CONFINE: "confines"}
 
 
 class PolicySource(Struct, frozen=True):
-    """A policy file as text. `name` is how places show it; JSON if it ends in `.json`."""
+    """A policy file as text. `name` is shown in places; JSON if it ends in `.json`."""
 
     name: str
     text: bytes
@@ -242,11 +241,10 @@ class PolicySource(Struct, frozen=True):
 
 
 class Policy(Struct, frozen=True, eq=False):
-    """All that decides, compiled once. Immutable; equal policies have equal digests.
+    """A compiled policy. Immutable; equal policies have equal digests.
 
     `digest` is `sha256:…` over the texts, their trust and the built-in values.
-    `ignored` says what an untrusted file wanted and did not get, each with its
-    place; it is for showing once.
+    `ignored` lists, with places, the parts of an untrusted file that do not apply.
     """
 
     digest: str
@@ -254,26 +252,26 @@ class Policy(Struct, frozen=True, eq=False):
     guards: PathGuards
     profile_table: tuple[Profile, ...]
     overlays: tuple[Profile, ...] = ()
-    """Profiles of an untrusted file, which hold besides those of their names."""
+    """Profiles of an untrusted file, which apply in addition to those of the same name."""
     also_bound: tuple[AgentBinding, ...] = ()
-    """What an untrusted file gives agents: it holds besides the profiles that they have."""
+    """Bindings of an untrusted file, which apply in addition to the agents' profiles."""
     ignored: tuple[str, ...] = ()
     documents: tuple[PolicyDocument, ...] = ()
     sources: tuple[PolicySource | None, PolicySource | None] = (None, None)
     untrusted: PolicyDocument | None = None
     plane_kind: PlaneKind = PlaneKind.PROJECT
     planes_below: tuple[str, ...] = ()
-    """The bare planes that stand below the workspace, relative to it."""
+    """The bare planes below the workspace, relative to it."""
     packages: tuple[PackageRule, ...] = ()
-    """What package clients reach, whether or not `[network]` allows it."""
+    """Hosts of package clients, whether or not `[network]` allows them."""
     given: "Policy | None" = None
-    """One that holds besides, of the program that opened the workspace: see `beside`."""
+    """The opening program's policy, which also applies: see `combine_policies`."""
     note: str = ""
-    """Said with every answer of its profiles."""
+    """Added to every answer of its profiles."""
 
     @classmethod
     def parse(cls, text: str | bytes, name: str = "policy.toml") -> "Policy":
-        """Return the policy of a file's text, for `paddock.open`; JSON if the name ends so.
+        """Parse the text of a policy file, for `paddock.open`; JSON if `name` ends in `.json`.
 
         Raises: ConfigError, which names each mistake with its line.
         """
@@ -288,28 +286,28 @@ class Policy(Struct, frozen=True, eq=False):
         return next((each for each in self.profile_table if each.name == name), None)
 
     def compile_profiles(self, name: str, title: str = "") -> list[CompiledProfile]:
-        """Return the profile ready to be asked, and what an untrusted file lays over it.
+        """Compile a profile, and the one that an untrusted file lays over it.
 
         For an unknown name it is `locked`, with a note.
         """
         profile, note = self.find_profile(name), self.note
         if profile is None:
-            # Threat: an agent whose profile was taken away must not fall back to more.
-            note = f"the profile {name!r} is unknown, so {LOCKED} holds"
+            # Threat: an agent whose profile was removed must not fall back to a milder one.
+            note = f"the profile {name!r} is unknown, so {LOCKED} applies"
             profile = self.find_profile(LOCKED) or Profile(LOCKED)
         found = [CompiledProfile(profile, note, title=title)]
         for each in self.overlays:
             if each.name == profile.name:
-                note = f"{each.place.file} is not trusted, and only tightens"
+                note = f"{each.place.file} is not trusted, so it can only tighten"
                 found.append(CompiledProfile(each, note, True, title))
         return found
 
     def profiles_of(
         self, agent: Agent, title: str = "", others: tuple[str, ...] = ()
     ) -> list[CompiledProfile]:
-        """Return all that hold for an agent: its own, those that `[agents]` gives it, those beside.
+        """Return all profiles of an agent: its own, those of `[agents]`, those of `given`.
 
-        Of `others`, which the policy beside this one has, those unknown here are `standard`.
+        `others` are the profiles of the combined policy; one unknown here counts as `standard`.
         """
         others = others if self.given is None else self.given.profiles
         names = [agent.profile, *filter(None, [self.settings.profile_for(agent.name)])]
@@ -325,16 +323,15 @@ class Policy(Struct, frozen=True, eq=False):
         return held + self.given.profiles_of(agent, title, self.profiles)
 
     def with_profile(self, profile: Profile) -> "Policy":
-        """Return this policy with `profile` in place of the one of its name: for a "what if"."""
+        """Return this policy with `profile` in place of the one of its name, to try a change."""
         if self.untrusted is not None and profile.place.file == self.untrusted.file:
-            # It is laid over the other, as it is now.
-            laid = tuple(each for each in self.overlays if each.name != profile.name)
-            return replace(self, overlays=(*laid, _overlay(profile)))
+            kept = tuple(each for each in self.overlays if each.name != profile.name)
+            return replace(self, overlays=(*kept, _overlay(profile)))
         others = tuple(each for each in self.profile_table if each.name != profile.name)
         return replace(self, profile_table=(*others, profile))
 
     def with_own(self, path: str) -> "Policy":
-        """Return this policy with a file of the workspace among Paddock's own, which none opens."""
+        """Return this policy with a file of the workspace protected as one of Paddock's own."""
         glob = Glob(f"/{path}", False, False, False, tuple((name,) for name in path.split("/")))
         own = PathList([PathPattern(glob)], Comparison.GUARDING)
         return replace(
@@ -359,10 +356,10 @@ def load_policy(
     planes_below: tuple[str, ...] = (),
     packages: tuple[PackageRule, ...] = (),
 ) -> Policy:
-    """Load and compile; ConfigError where a file does not load, trusted or not.
+    """Load and compile; ConfigError if a file does not load, trusted or not.
 
-    `planes_below` are the bare planes that stand below the workspace, relative to it. `packages`
-    are allowed to every profile but `locked` where `[network]` says so.
+    `planes_below` are the bare planes below the workspace, relative to it. `packages` are
+    allowed to every profile but `locked` if `[network]` says so.
     """
     documents: list[PolicyDocument] = []
     settings, table = Settings(), {profile.name: profile for profile in presets()}
@@ -413,7 +410,7 @@ def _package_rules(
             addresses = tuple(str(ip_network(text)) for text in each.addresses)
         except ValueError:
             continue
-        # Threat: what was found was changed since. It names single hosts, and nothing else.
+        # Threat: the stored rules were changed. They may only name single hosts.
         if (action.head, str(action)) == ("tool:net:connect", each.action):
             rules.append(replace(rule, addresses=addresses))
     return tuple(rules)
@@ -422,7 +419,7 @@ def _package_rules(
 def _tightened(policy: Policy, document: PolicyDocument) -> Policy:
     known = policy.profiles
     laid = (profile for profile in document.profiles if profile.name in known)
-    # `document.settings` begins with the bindings that held already.
+    # `document.settings` begins with the bindings of the trusted files.
     also = tuple(
         binding if binding.profile in known else AgentBinding(binding.name, LOCKED)
         for binding in document.settings.agents
@@ -491,6 +488,6 @@ def _digest(
         parts += [b"trusted" if source.trusted else b"untrusted", form, source.text]
     parts += [plane.encode() for plane in planes_below]
     parts += [" ".join((rule.action, *rule.addresses)).encode() for rule in packages]
-    # Each part with its length before it, so that no two sets of texts collide.
+    # Each part is prefixed with its length, so that no two sets of texts collide.
     joined = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
     return DIGEST_PREFIX + sha256(joined).hexdigest()

@@ -1,13 +1,13 @@
-"""One path pattern by gitignore's rules, parsed; and its regular expression.
+"""Parse one path pattern by gitignore's rules, and build its regular expression.
 
 As gitignore(5) and git's wildmatch: a `/` at the start or in the middle anchors; `*` and `?`
 stay within a component, `**` spans any number of them, `[a-z]`, `[!a-z]` and `[[:digit:]]`
-stand for one character; a backslash takes the next one literally. Stricter than git: what
-can match nothing is refused (`PatternError`).
+match one character; a backslash takes the next one literally. Stricter than git: a pattern
+that can match nothing is refused (`PatternError`).
 
 Threat: a pattern from a cloned project meets paths that an agent chooses. The expressions
 never backtrack across a `*` or `**` that was satisfied (atomic groups), so the time is a
-polynomial of low degree. Leftmost matching is exact, since what stands between two stars
+polynomial of low degree. Leftmost matching is exact, since the text between two stars
 has a fixed length.
 """
 
@@ -27,10 +27,10 @@ from paddock.policy.positions import PatternError, quote_toml
 
 Ranges = tuple[tuple[str, str], ...]
 CharClass = tuple[bool, Ranges]
-"""`[…]`: one character in (or, negated, in none of) these ranges; never `/`."""
+"""`[…]`: one character inside (negated: outside) these ranges; never `/`."""
 Piece = str | int | CharClass
 Segment = tuple[Piece, ...]
-"""As `policy.compiled` has it: text, `STAR`, `ONE`, and brackets."""
+"""As in `policy.compiled`: text, `STAR`, `ONE`, and brackets."""
 
 RUN: Final[Segment] = (STAR,)
 DEPTH: Final[Segment] = (STAR, STAR)
@@ -53,7 +53,7 @@ _POSIX: Final[dict[str, Ranges]] = {
 }
 
 
-# As git's wildmatch: the first `]` stands for itself, and what a `-` joins is no `[:name:]`.
+# As in git's wildmatch: a leading `]` is literal, and `[:name:]` cannot end a `-` range.
 _ITEM: Final = lazy_pattern(
     r"\[:(?P<name>[^\]]*):\]|(?P<low>\\.|[^\\])(?:-(?P<high>\\.|[^\]\\]))?", re.DOTALL
 )
@@ -74,7 +74,7 @@ class Glob(Struct, frozen=True):
 
     @property
     def covers_root(self) -> bool:
-        """`*/*` does not cover it: what stands at the top is not matched."""
+        """`*/*` does not cover the root: it does not match entries at the top."""
         return self.segments in ((DEPTH,), (RUN,), (DEPTH, RUN))
 
 
@@ -87,7 +87,7 @@ def parse_glob(text: str) -> Glob:
     directory_only = body.endswith("/")
     if directory_only:
         body = body[:-1]
-    # As git: the brackets count too when it looks for a slash.
+    # As in git, a slash inside brackets counts too.
     anywhere = "/" not in body
     segments = _parse_segments(text, body.removeprefix("/"))
     return Glob(text, negated, anywhere, directory_only, segments)
@@ -102,7 +102,7 @@ def literal_of(segment: Segment) -> str | None:
 
 
 def split_lead(segments: tuple[Segment, ...]) -> tuple[str, tuple[Segment, ...]]:
-    """Cut the literal directories off the front; the last segment always stays."""
+    """Split off the leading literal directories; the last segment always stays in the rest."""
     names: list[str] = []
     for segment in segments[:-1]:
         literal = literal_of(segment)
@@ -146,8 +146,8 @@ def _strip_spaces(text: str) -> str:
 
 def _refuse_nonsense(text: str, body: str) -> None:
     is_long = len(body.encode("utf-8", "surrogatepass")) > path_bytes_max
-    is_of_host = body.startswith("~/") or body == "~" or re.match(r"[A-Za-z]:[/\\]", body)
-    for is_so, what, hint in (
+    is_host_path = body.startswith("~/") or body == "~" or re.match(r"[A-Za-z]:[/\\]", body)
+    for applies, what, hint in (
         (not body.strip("/"), "can match nothing", 'write "**" for everything'),
         ("\0" in body, "holds a NUL", ""),
         (is_long, "is longer than any path", ""),
@@ -162,12 +162,12 @@ def _refuse_nonsense(text: str, body: str) -> None:
             "write a single slash; patterns are relative to the workspace root",
         ),
         (
-            is_of_host,
-            "names a place of the host",
+            is_host_path,
+            "names a path of the host",
             "patterns are relative to the workspace root; a leading slash means that root",
         ),
     ):
-        if is_so:
+        if applies:
             raise PatternError(f"the path pattern {quote_toml(text)} {what}", hint)
 
 
@@ -231,8 +231,8 @@ def _parse_class(text: str, bracket: str) -> CharClass:
         elif item["name"] in _POSIX:
             ranges += _POSIX[item["name"]]
         else:
-            said = f"[:{item['name']}:] in the path pattern {quote_toml(text)} is unknown"
-            raise PatternError(said)
+            message = f"[:{item['name']}:] in the path pattern {quote_toml(text)} is unknown"
+            raise PatternError(message)
     kept = tuple(dict.fromkeys((low, high) for low, high in ranges if low <= high))
     if not negated and all(low == high == "/" for low, high in kept):
         raise PatternError(f"a bracket in the path pattern {quote_toml(text)} can match nothing")
@@ -243,8 +243,8 @@ def _fold_piece(piece: Piece) -> Piece:
     if isinstance(piece, str):
         return fold(piece)
     if not isinstance(piece, tuple) or piece[0]:
-        # A negated class is left alone: folding what it excludes would make it
-        # match less than the pattern as written.
+        # Folding what a negated class excludes would make it match less than the
+        # pattern as written.
         return piece
     extra: dict[tuple[str, str], None] = {}
     for low, high in piece[1]:

@@ -1,8 +1,7 @@
-"""One policy file, read strictly and whole: what it gives, each with its place.
+"""Read one policy file strictly; each rule and pattern keeps its place in the file.
 
-There is no "load what can be loaded": an unknown key, a wrong type, a pattern
-that can match nothing, an example that does not hold, and the file is refused
-with every problem that was found.
+Nothing loads partly: an unknown key, a wrong type, a pattern that can match nothing
+or an example that does not hold refuses the whole file, and all problems are reported.
 """
 
 import re
@@ -53,8 +52,8 @@ from paddock.policy.settings import (
 )
 from paddock.values.decisions import Outcome, Permissions
 
-# Each function reads one table over the values that hold already and returns what
-# then holds; a key that is given replaces its value whole.
+# Each function reads one table over the values in force and returns the new values; a key
+# that is given replaces its value completely.
 
 _LOWERABLE: Final = "those that a policy may lower: " + ", ".join(
     each.name for each in fields(LoweredLimits)
@@ -75,7 +74,7 @@ def read_hook(table: Table, base: HookSettings) -> HookSettings:
         if table.has("shell"):
             table.problem(
                 "sandbox_shell",
-                "sandbox_shell and shell stand both in [hook], and say the same thing",
+                "[hook] has both sandbox_shell and shell, which mean the same setting",
                 f'keep shell = "{base.shell}", and remove sandbox_shell',
             )
     return table.fill(base, {"also_write": host_patterns, "outside": _command_patterns})
@@ -86,7 +85,7 @@ def _command_patterns(table: Table, name: str) -> tuple[str, ...]:
         pattern = compile_rule(f"tool:shell:run {given.text}", Outcome.ALLOW, name, given.place)
         if pattern.command is None or pattern.command.is_any:
             raise PatternError(
-                f"{name} in {table.title} holds {quote_toml(given.text)}, which is any command",
+                f"{name} in {table.title} has {quote_toml(given.text)}, which matches any command",
                 'name the programs; with shell = "read" every command runs outside',
             )
         return given.text
@@ -110,8 +109,8 @@ def read_agents(
             entry.problem("profile", message, suggest(profile, profiles))
         bindings[name] = binding
         if entry.has("permissions") and not binding.is_declared:
-            said = f"permissions in {entry.title} stand with a workspace or a parent alone"
-            entry.problem("permissions", said, "without these it maps a client's kind of agent")
+            message = f"permissions in {entry.title} need a workspace or a parent"
+            entry.problem("permissions", message, "without one it maps a client's agent type")
     return tuple(bindings.values())
 
 
@@ -138,12 +137,12 @@ def read_limits(table: Table, base: LoweredLimits) -> LoweredLimits:
     return table.fill(base, dict.fromkeys(most, read))
 
 
-def _of_user_alone(table: Table, name: str) -> None:
+def _refuse_in_project(table: Table, name: str) -> None:
     # Threat: a cloned project that names a command runs it on the host, and one that names a
     # server gets the conversation and the key.
-    said = f"[{name}]" if name in _USERS_TABLES else name
+    title = f"[{name}]" if name in _USERS_TABLES else name
     hint = "move it to paddock/config.toml in the user's configuration directory"
-    table.problem(name, f"{said} stands in the user's own configuration, never in a project", hint)
+    table.problem(name, f"{title} is allowed only in the user's own configuration", hint)
 
 
 _TLS_HOST: Final = lazy_pattern(
@@ -156,28 +155,28 @@ def read_credentials(table: Table) -> tuple[CredentialSettings, ...]:
     variables = [each.variable for each in found]
     for each in found:
         if each.variable and variables.count(each.variable) > 1:
-            said = f"more than one credential has the variable {quote_toml(each.variable)}"
-            table.report.add((*table.key, each.name, "variable"), said, "give each its own")
+            message = f"more than one credential has the variable {quote_toml(each.variable)}"
+            table.report.add((*table.key, each.name, "variable"), message, "use another variable")
     return tuple(found)
 
 
 def _read_credential(name: str, entry: Table) -> CredentialSettings:
-    # Threat: whoever writes the value itself there finds it in no message.
+    # Threat: a user may write the secret itself there, so no message quotes the value.
     kept = None if entry.is_text("from") else entry.table("from")
     source = CredentialSource() if kept is None else kept.fill(CredentialSource())
     if sum(map(bool, astuple(source))) != 1:
-        said = f"from in {entry.title} names not exactly one place"
-        entry.problem("from", said, "give one of env, file, command or keyring")
+        message = f"from in {entry.title} needs exactly one source"
+        entry.problem("from", message, "give one of env, file, command or keyring")
     elif source.file and not source.file.startswith(("/", "~/")):
-        said = f"file in {entry.title} is {quote_toml(source.file)}, not an absolute path"
-        entry.problem("from", said, "write it from / or ~/")
+        message = f"file in {entry.title} is {quote_toml(source.file)}, not an absolute path"
+        entry.problem("from", message, "write it from / or ~/")
     variable: str = entry.read("variable", NonEmpty, "")
     why = reserved_problem(variable)
     if _VARIABLE.fullmatch(variable) is None:
-        why = "which is no name of a variable"
+        why = "which is not a variable name"
     if why:
-        said = f"variable in {entry.title} is {quote_toml(variable)}, {why}"
-        entry.problem("variable", said, 'name one, as "ISSUES_TOKEN"')
+        message = f"variable in {entry.title} is {quote_toml(variable)}, {why}"
+        entry.problem("variable", message, 'name one, as "ISSUES_TOKEN"')
     hosts = entry.parsed("hosts", _parse_tls_host)
     if not entry.texts("hosts"):
         entry.problem("hosts", f"{entry.title} names no hosts", 'as ["api.example.org:443"]')
@@ -186,13 +185,13 @@ def _read_credential(name: str, entry: Table) -> CredentialSettings:
 
 
 def _parse_tls_host(given: Text) -> tuple[str, int]:
-    # Threat: a name that others may take below a wildcard would get the value.
+    # Threat: under a wildcard, a name that anyone may register would get the value.
     match = _TLS_HOST.fullmatch(given.text)
     port = int(match[2] or 443) if match else 0
     if match is None or len(match[1]) > 253 or not 0 < port < 65536:
-        said = f"hosts of a credential holds {quote_toml(given.text)}, not a name and a port"
+        message = f"hosts of a credential has {quote_toml(given.text)}, not a name and a port"
         hint = 'write each host in lower case and without *, as "api.example.org:443"'
-        raise PatternError(said, hint)
+        raise PatternError(message, hint)
     return match[1], port
 
 
@@ -206,10 +205,10 @@ _URL: Final = lazy_pattern(
 
 _SCHEMES: Final = f'"{CREDENTIAL}issues" or "Bearer {CREDENTIAL}issues"'
 _NOT_BESIDE: Final = {
-    "env": ("url", "no process is started", f"a token is sent by headers, as {_SCHEMES}"),
-    "network": ("url", "no process is started", "leave it out; the url is all that is reached"),
-    "files": ("url", "no process is started", "leave it out; the url is all that is reached"),
-    "headers": ("command", "requests are its own", "give it a token by env"),
+    "env": ("url", "no process is started", f"send a token in headers, as {_SCHEMES}"),
+    "network": ("url", "no process is started", "leave it out; only the url is reached"),
+    "files": ("url", "no process is started", "leave it out; only the url is reached"),
+    "headers": ("command", "the server makes its own requests", "give it a token in env"),
 }
 _HEADER: Final = lazy_pattern(
     r"(?i:(?!(?:host|connection|transfer-encoding|accept|(?:content|mcp)-.*)$)[a-z0-9_-]{1,64})"
@@ -218,24 +217,24 @@ _HEADER_VALUE: Final = lazy_pattern(rf"(?:[A-Za-z][A-Za-z-]{{0,19}} )?{CREDENTIA
 
 
 def _read_servers(base: tuple[McpServer, ...], table: Table, key: str) -> tuple[McpServer, ...]:
-    """One that is given replaces the one of its name whole."""
+    """Read `[mcp.servers]`; a server replaces the one of the same name completely."""
     found = {each.name: each for each in base}
     entries = table.table(key)
     for name, entry in () if entries is None else entries.each():
         if _SERVER_NAME.fullmatch(name) is None:
-            said = f"{quote_toml(name)} is no name of a server"
-            table.report.add(entry.key, said, "write 1 to 20 of a-z, 0-9 and -, a letter first")
+            message = f"{quote_toml(name)} is not a server name"
+            table.report.add(entry.key, message, "write 1 to 20 of a-z, 0-9 and -, a letter first")
         found[name] = entry.fill(McpServer(name), _READERS)
         if entry.has("command") is entry.has("url"):
-            said = f"{entry.title} names not exactly one of command and url"
-            entry.problem("command", said, 'as command = ["npx", "-y", "some-server"]')
+            message = f"{entry.title} needs exactly one of command and url"
+            entry.problem("command", message, 'as command = ["npx", "-y", "some-server"]')
         for given, (other, why, hint) in _NOT_BESIDE.items():
             if entry.has(other) and entry.has(given):
-                said = f"{given} stands in {entry.title} beside a {other}: {why}"
-                entry.problem(given, said, hint)
+                message = f"{entry.title} has both {given} and {other}: {why}"
+                entry.problem(given, message, hint)
         if entry.has("headers") and found[name].url and found[name].host is None:
-            said = f"headers stands in {entry.title}, which is not reached by https"
-            entry.problem("headers", said, "no credential is sent in clear text: leave it out")
+            message = f"headers is given in {entry.title}, which is not reached by https"
+            entry.problem("headers", message, "no credential is sent in clear text: leave it out")
     return tuple(found.values())
 
 
@@ -243,9 +242,9 @@ def _read_url(entry: Table, name: str) -> str:
     url: str = entry.read(name, NonEmpty, "")
     found = _URL.fullmatch(url)
     if url and (found is None or int(found[2] or 443) not in range(1, 65_536)):
-        # Threat: a name and a password in it would stand in every message.
-        said = f"url in {entry.title} is no https address without a user, a ? or a #"
-        entry.problem("url", said, "write https://HOST[:PORT]/PATH; http only to localhost")
+        # Threat: it may hold a user name and a password, so the message does not quote it.
+        message = f"url in {entry.title} is not an https address without a user, a ? or a #"
+        entry.problem("url", message, "write https://HOST[:PORT]/PATH; http only to localhost")
     return url
 
 
@@ -256,8 +255,8 @@ def _read_env(entry: Table, name: str) -> tuple[tuple[str, str], ...]:
     found = tuple((each, variables.read(each, NonEmpty, "")) for each in variables.names())
     for each, value in found:
         if _VARIABLE.fullmatch(each) is None or value == CREDENTIAL:
-            said = f"env in {entry.title} gives {quote_toml(each)} no value that it can have"
-            entry.problem("env", said, f'as ISSUES_TOKEN = "{CREDENTIAL}issues"')
+            message = f"env in {entry.title} has an invalid name or value for {quote_toml(each)}"
+            entry.problem("env", message, f'as ISSUES_TOKEN = "{CREDENTIAL}issues"')
     return found
 
 
@@ -268,13 +267,13 @@ def _read_headers(entry: Table, name: str) -> tuple[tuple[str, str], ...]:
     found = tuple((each, headers.read(each, NonEmpty, "")) for each in headers.names())
     for each, value in found:
         if _HEADER.fullmatch(each) is None:
-            said = f"headers in {entry.title} has {quote_toml(each)}, no header that may be set"
-            headers.problem(each, said, "as Authorization or X-Api-Key")
+            message = f"headers in {entry.title} has {quote_toml(each)}, which may not be set"
+            headers.problem(each, message, "as Authorization or X-Api-Key")
         elif value and _HEADER_VALUE.fullmatch(value) is None:
-            # Threat: whoever writes the token itself there finds it in no message.
-            said = f"headers in {entry.title} gives {quote_toml(each)} a value, not a credential"
-            hint = f"write {_SCHEMES}, and the value's place under [credentials.issues] in the "
-            headers.problem(each, said, f"{hint}user's own configuration")
+            # Threat: a user may write the token itself there, so no message quotes the value.
+            message = f"headers in {entry.title} gives {quote_toml(each)} a value, not a credential"
+            hint = f"write {_SCHEMES}, and the value's source under [credentials.issues] in the "
+            headers.problem(each, message, f"{hint}user's own configuration")
     return found
 
 
@@ -282,7 +281,8 @@ def _parse_address(given: Text) -> str:
     try:
         return str(ip_network(given.text))
     except ValueError as error:
-        raise PatternError(f"addresses holds no network: {error}", 'as ["10.0.0.0/8"]') from None
+        message = f"invalid network in addresses: {error}"
+        raise PatternError(message, 'write it as ["10.0.0.0/8"]') from None
 
 
 def _parse_network(given: Text) -> str:
@@ -308,7 +308,7 @@ _READERS: Final[dict[str, Reader]] = {
 
 
 def host_patterns(table: Table, name: str) -> tuple[str, ...]:
-    # The part behind the anchor follows the same rules as any path pattern.
+    # The part after the anchor follows the same rules as any path pattern.
     table.parsed(name, lambda given: compile_pattern(re.sub(r"^~?/*", "", given.text) or "**"))
     return host_paths(table, name)
 
@@ -322,7 +322,7 @@ def _read_anchor(table: Table, name: str) -> AnchorSettings:
     anchor = entry.fill(AnchorSettings())
     if sum(map(bool, (anchor.directory, anchor.git, anchor.command))) != 1:
         table.problem(
-            name, "anchor names not exactly one place", "give one of directory, git or command"
+            name, "anchor needs exactly one place", "give one of directory, git or command"
         )
     return anchor
 
@@ -330,17 +330,17 @@ def _read_anchor(table: Table, name: str) -> AnchorSettings:
 def _patterns(table: Table, name: str) -> tuple[PathPattern, ...]:
     found = table.parsed(name, lambda given: compile_pattern(given.text, given.place))
     if found and all(pattern.negated for pattern in found):
-        said = f"{name} in {table.title} can match nothing: it only takes out"
-        table.problem(name, said, "write what is meant before the ! patterns")
+        message = f"{name} in {table.title} can match nothing: it only has ! patterns"
+        table.problem(name, message, "write the patterns to match before the ! patterns")
     return found
 
 
 BARE_PATHS_KEYS: Final = frozenset({"protected", "warned", "safe"})
-"""A JSON file with these keys alone is a `[paths]` table without its name."""
+"""A JSON file with only these keys is a `[paths]` table without its name."""
 
 
 class Scope(Enum):
-    """Whose file it is: `anchor`, `[providers]` and `[credentials]` stand in the user's alone."""
+    """Whose file it is: only the user's may have `anchor`, `[providers]`, `[credentials]`."""
 
     PROJECT = "project"
     USER = "user"
@@ -360,7 +360,7 @@ class PolicyDocument(Struct, frozen=True):
 def read_policy(
     name: str, text: bytes, scope: Scope, base: Settings, profiles: Mapping[str, Profile]
 ) -> PolicyDocument:
-    """Read a policy file; `base` holds for keys not given, `profiles` exist without this file."""
+    """Read a policy file over `base`; `profiles` are those that exist without it. ConfigError."""
     document = parse_document(name, text)
     if name.endswith(".json") and document.values and document.values.keys() <= BARE_PATHS_KEYS:
         document = replace(document, values={"paths": document.values})
@@ -394,7 +394,7 @@ def _read_profiles(top: Table) -> tuple[Profile, ...]:
 def _with_bases(
     report: Report, found: tuple[Profile, ...], known: Mapping[str, Profile]
 ) -> tuple[Profile, ...]:
-    """Join each profile with those that it extends: the file's own, else what holds without it."""
+    """Join each profile with those that it extends: the file's own, else the `known` ones."""
     if not any(profile.extends for profile in found):
         return found
     from graphlib import CycleError, TopologicalSorter  # noqa: PLC0415 - few profiles extend one
@@ -404,9 +404,9 @@ def _with_bases(
     try:
         order = tuple(TopologicalSorter(above).static_order())
     except CycleError as error:
-        circle: list[str] = error.args[1]
-        way = " extends ".join(map(quote_toml, circle))
-        report.add(("profiles", circle[0], "extends"), f"{way}", "leave one of them out")
+        cycle: list[str] = error.args[1]
+        chain = " extends ".join(map(quote_toml, cycle))
+        report.add(("profiles", cycle[0], "extends"), chain, "leave one of them out")
         return found
     made: dict[str, Profile] = {}
     count = 0
@@ -417,7 +417,7 @@ def _with_bases(
             if below is None:
                 report.add(
                     ("profiles", name, "extends"),
-                    f"[profiles.{name}] extends {quote_toml(base)}, and there is no such profile",
+                    f"[profiles.{name}] extends the unknown profile {quote_toml(base)}",
                     suggest(base, (known.keys() | own.keys()) - {name}),
                 )
                 continue
@@ -426,7 +426,7 @@ def _with_bases(
         made[name] = own[name].joined(bases) if bases else own[name]
         count += len(made[name].rules)
         if count > policy_rules_max:
-            # Threat: each of many profiles repeats all rules of another one.
+            # Threat: many profiles each repeat all rules of another one.
             break
     return tuple(made.get(profile.name, profile) for profile in found)
 
@@ -441,8 +441,8 @@ def _check_lifted(report: Report, profile: Profile, bases: list[Profile]) -> Non
     for entry in profile.otherwise:
         if entry.head.text in denied and entry.outcome is not Outcome.DENY:
             where = denied[entry.head.text]
-            said = f"{quote_toml(entry.head.text)} is denied in {where}, which nothing here lifts"
-            report.add_at(entry.place, PatternError(said, "leave it out, or extend another one"))
+            message = f"{quote_toml(entry.head.text)} is denied in {where} and stays denied"
+            report.add_at(entry.place, PatternError(message, "leave it out, or extend another one"))
 
 
 _USERS_TABLES: Final[dict[str, Callable[[Table], object]]] = {
@@ -455,7 +455,7 @@ def _read_settings(
     top: Table, base: Settings, profiles: AbstractSet[str], scope: Scope
 ) -> Settings:
     is_users = scope is Scope.USER
-    ledger_readers: dict[str, Reader] = {"anchor": _of_user_alone, "signer": _of_user_alone}
+    ledger_readers: dict[str, Reader] = {"anchor": _refuse_in_project, "signer": _refuse_in_project}
     if is_users:
         ledger_readers = {"anchor": _read_anchor}
     servers = partial(_read_servers, base.mcp.servers)
@@ -467,7 +467,7 @@ def _read_settings(
         "history": lambda table: table.fill(base.history),
         "mcp": lambda table: table.fill(base.mcp, {"servers": servers}),
         "approvals": lambda table: table.fill(
-            base.approvals, {} if is_users else {"notify": _of_user_alone}
+            base.approvals, {} if is_users else {"notify": _refuse_in_project}
         ),
         "ledger": lambda table: table.fill(base.ledger, ledger_readers),
         "network": lambda table: table.fill(base.network),
@@ -479,11 +479,11 @@ def _read_settings(
     settings = replace(base, **given)
     for name in _USERS_TABLES:
         if not is_users and top.has(name):
-            _of_user_alone(top, name)
+            _refuse_in_project(top, name)
     for binding in settings.agents if is_users else ():
         if binding.is_declared:
-            said = "workspace and parent stand in a project's own file: its plane has the agent"
-            top.report.add(("agents", binding.name), said, "leave them out here")
+            message = "workspace and parent belong in a project's file: its plane has the agent"
+            top.report.add(("agents", binding.name), message, "leave them out here")
     return settings
 
 
@@ -498,7 +498,7 @@ def _check_example(report: Report, rule: Rule, example: Text, wanted: bool) -> N
     try:
         if rule_matches(rule, parse_concrete(example.text)) is not wanted:
             verb = "is not matched" if wanted else "is matched"
-            said = f"{quote_toml(example.text)} {verb} by {quote_toml(rule.pattern.text)}"
-            raise PatternError(f"the example {said}", "correct the pattern, or the example")
+            message = f"{quote_toml(example.text)} {verb} by {quote_toml(rule.pattern.text)}"
+            raise PatternError(f"the example {message}", "correct the pattern, or the example")
     except PatternError as problem:
         report.add_at(example.place, problem)

@@ -1,21 +1,21 @@
-"""The network in policy: the hosts, ports and requests of a rule, and what a command may reach.
+"""Network rules: hosts, ports and requests of a rule, and what a command may reach.
 
     connect  HOST[:PORTS]               example.org:443, *.example.org, 10.0.0.0/8:5432, [::1]:80
     request  METHOD HOST[:PORTS]/PATH   GET api.example.org/repos/**, * api.example.org/**
     HOST     a name; `*.NAME`: names below it, at any depth, not itself; `*`: every name; a literal
-             address, or a network; what is IPv6 in brackets
+             address, or a network; IPv6 in brackets
     PORTS    443, or 80,443, or 8000-8010; in a deny also `*`
     PATH     by components: `*` for any part of one, `**` for any number; without the query
 
 Without a port an allow or ask of a connection means 443 and 80, one of a request 443, and a deny
 every port. Only a rule that names the category `net` opens anything; a deny may say `tool:*`.
 
-A connection to a host and port that a request rule of a profile allows or asks about carries
-requests, each judged by itself. Where none does, nobody sees the requests: a deny of any of them
-denies the connection.
+If a request rule of a profile allows or asks about requests to a host and port, each request of
+such a connection is judged separately. Otherwise requests are not inspected, and a deny of any
+request denies the connection.
 
-Threat: one thing has many spellings (`EXAMPLE.org.`, `::ffff:10.0.0.1`, `/v1/%2e%2e/admin`). A host
-is compared in one form. An allow has to match every reading of a path, a deny or an ask any.
+Threat: one target has many spellings (`EXAMPLE.org.`, `::ffff:10.0.0.1`, `/v1/%2e%2e/admin`). A
+host is compared in one form. An allow has to match every reading of a path, a deny or ask any.
 """
 
 import re
@@ -46,7 +46,7 @@ Network: TypeAlias = IPv4Network | IPv6Network
 Host: TypeAlias = str | Address
 
 PORTS_MAX: Final = 32
-"""Of an allow or ask: each is a listener in the sandbox."""
+"""Ports of an allow or ask; each needs a listener in the sandbox."""
 NAME_CHARS_MAX: Final = 253
 EVERY_PORT: Final = range(1, 65_536)
 WEB_PORTS: Final = (80, 443)
@@ -58,12 +58,12 @@ _PATH: Final = lazy_pattern(
     r"(?:/(?:\*\*|(?!\.\.?(?:/|$)|[^/]*\*\*)[A-Za-z0-9._~!$&'()*+,=:@-]+))*/?"
 )
 _SENT: Final = lazy_pattern(r"/[!\"$->@-~]*")
-"""A path as it is sent: printable ASCII, without `#` and `?`."""
-_HOLD_IPV4: Final = tuple(
+"""A path in a request line: printable ASCII, without `#` and `?`."""
+_EMBED_IPV4: Final = tuple(
     ip_network(block) for block in ("::/96", "::ffff:0:0/96", "64:ff9b::/96", "64:ff9b:1::/96")
 )
-"""Compatible, mapped, NAT64. In the rest of 64:ff9b:1::/48 (RFC 8215) only an operator knows where
-the IPv4 address stands."""
+"""Compatible, mapped, NAT64. In the rest of 64:ff9b:1::/48 (RFC 8215) the position of the IPv4
+address is a local choice."""
 _HINTS: Final = {
     "connect": "write HOST:PORT, as example.org:443, *.example.org:443 or [2001:db8::1]:443",
     "request": "write METHOD HOST/PATH, as GET api.example.org/repos/**, the path without % and ?",
@@ -71,15 +71,15 @@ _HINTS: Final = {
 
 
 def canonical_host(text: str) -> str:
-    """Return a name as it is compared: ASCII (IDNA), lower case, no dot at the end; ValueError."""
+    """Return a name for comparison: ASCII (IDNA), lower case, no final dot; ValueError."""
     if len(text) > NAME_CHARS_MAX + 1:
         raise ValueError(f"a name has at most {NAME_CHARS_MAX} characters")
     labels = [_ascii_label(label) for label in text.removesuffix(".").split(".")]
     for label in labels:
         if _LABEL.fullmatch(label) is None:
-            raise ValueError(f"{quote_toml(label)} is no part of a name: 1 to 63 of a-z, 0-9, - _")
+            raise ValueError(f"invalid label {quote_toml(label)}: use 1 to 63 of a-z, 0-9, - and _")
     if labels[-1].isdigit() or labels[-1].startswith("0x"):
-        raise ValueError("its last part is a number, as of an address in another spelling")
+        raise ValueError("its last label is a number, as in an address in another spelling")
     name = ".".join(labels)
     if len(name) > NAME_CHARS_MAX:
         raise ValueError(f"in ASCII it has more than {NAME_CHARS_MAX} characters")
@@ -94,30 +94,30 @@ def _ascii_label(label: str) -> str:
         encoded = folded.encode("idna")
         is_same = encoded.decode("idna") == folded
     except UnicodeError:
-        raise ValueError(f"{quote_toml(label)} is no part of a name") from None
+        raise ValueError(f"invalid label {quote_toml(label)}") from None
     if not is_same or any(map(in_table_a1, folded)):
-        # Threat: `faß.example` is one name for IDNA 2003, and another one for IDNA 2008.
+        # Threat: IDNA 2003 and IDNA 2008 encode `faß.example` differently.
         raise ValueError(f"{quote_toml(label)} can be read in two ways: write it as xn--…")
     return encoded.decode("ascii")
 
 
 def _read_host(text: str) -> Host:
     if "%" in text:
-        raise ValueError("an address with a zone is of one machine alone")
+        raise ValueError("an address with a zone is valid on one machine only")
     try:
         return ip_address(text)
     except ValueError:
         name = canonical_host(text)
     if f".{name}".endswith(".localhost"):
-        raise ValueError("localhost is the sandbox's own loopback, which needs no rule")
+        raise ValueError("localhost is the sandbox's loopback, which needs no rule")
     return name
 
 
 def held_addresses(address: Address) -> tuple[IPv4Address, ...]:
-    """Return the IPv4 addresses within an IPv6 address: what a translator makes of it."""
-    if isinstance(address, IPv4Address) or int(address) <= 1:  # `::` and `::1` hold none.
+    """Return the IPv4 addresses embedded in an IPv6 address, to which a translator may send."""
+    if isinstance(address, IPv4Address) or int(address) <= 1:  # `::` and `::1` embed none.
         return ()
-    if any(address in network for network in _HOLD_IPV4):
+    if any(address in network for network in _EMBED_IPV4):
         return (IPv4Address(address.packed[-4:]),)
     if address.teredo is not None:
         return address.teredo  # Its server, and its client.
@@ -131,7 +131,7 @@ class NetPattern(Struct, frozen=True):
     suffix: str | None = None
     network: Network | None = None
     ports: tuple[range, ...] = ()
-    """As they are given; none: what holds for the rule's outcome."""
+    """The ports given; empty: the default of the rule's outcome."""
     method: str = ""
     """Empty for a connection."""
     path: str = ""
@@ -176,23 +176,23 @@ def _components(path: str) -> Json:
 
     parts = path[1:].split("/")
     found = [RUN if part == "**" else pieces(part) for part in parts]
-    # `/v1/**` is what lies below /v1/, and not /v1 itself.
+    # `/v1/**` matches what is below /v1/, not /v1 itself.
     return (*found, (RUN,)) if parts[-1] == "**" else tuple(found)
 
 
 def _readings(path: str) -> set[str]:
-    """What servers may take a path for: as sent, decoded (also twice), each without its dots."""
+    """Return a path as servers may read it: as sent, decoded once or twice, each normalized."""
     once = _decoded(path)
     sent = (path, once, _decoded(once))
-    return {*sent, *map(_plain, sent)}
+    return {*sent, *map(_normalized, sent)}
 
 
 def _decoded(path: str) -> str:
     return re.sub(r"%([0-9A-Fa-f]{2})", lambda found: chr(int(found[1], 16)), path)
 
 
-def _plain(path: str) -> str:
-    """Without dots, empty components, backslashes, and what stands behind a `;` in a component."""
+def _normalized(path: str) -> str:
+    """Resolve dots, drop empty components and the part after a `;`; a backslash is a slash."""
     kept: list[str] = []
     parts = [part.partition(";")[0] for part in path.replace("\\", "/").split("/")]
     for part in parts:
@@ -209,7 +209,7 @@ def _split(operation: str, text: str) -> tuple[str, str, str, str]:
     hosts = _HOSTS.fullmatch(request[2] if request is not None else text)
     if hosts is None or (request is None) is not (operation == "connect"):
         hint = _HINTS.get(operation, "write tool:net:connect or tool:net:request")
-        raise PatternError(f"{quote_toml(text)} is no target of tool:net:{operation}", hint)
+        raise PatternError(f"{quote_toml(text)} is not a target of tool:net:{operation}", hint)
     method, path = ("", "") if request is None else (request[1], request[3])
     return method, hosts[1] or hosts[2], hosts[3] or "", path
 
@@ -222,8 +222,8 @@ def parse_target(operation: str, target: str) -> NetPattern:
         if method != method.upper() or _PATH.fullmatch(path) is None or is_network:
             raise ValueError("no request has such a method or path")
     except ValueError as error:
-        said = f"{quote_toml(target)} can match nothing: {error}"
-        raise PatternError(said, _HINTS[operation]) from error
+        message = f"{quote_toml(target)} can match nothing: {error}"
+        raise PatternError(message, _HINTS[operation]) from error
     return replace(pattern, ports=ports if given else (), method=method, path=path)
 
 
@@ -243,43 +243,43 @@ def _parse_ports(text: str) -> range:
     first, _, last = text.partition("-")
     found = range(int(first), int(last or first) + 1) if _PORTS.fullmatch(text) else range(0)
     if not found or found[0] not in EVERY_PORT or found[-1] not in EVERY_PORT:
-        raise ValueError(f"{quote_toml(text)} is no port, and no range of them")
+        raise ValueError(f"{quote_toml(text)} is not a port or a range of ports")
     return found
 
 
 def check_opening(text: str, pattern: NetPattern | None) -> None:
-    """Raise PatternError for what a deny may say, and an allow or an ask may not."""
+    """Raise PatternError for a target that only a deny may have."""
     if pattern is None:
-        said, hint = "names no host, as only a deny may", "write tool:net:connect * for every name"
+        message, hint = "names no host, as only a deny may", "write tool:net:connect * for any"
     elif sum(map(len, pattern.ports)) > PORTS_MAX:
-        said, hint = f"names more than {PORTS_MAX} ports, as only a deny may", "name the ports"
+        message, hint = f"names more than {PORTS_MAX} ports, as only a deny may", "name the ports"
     elif pattern.network is not None and pattern.network.is_loopback:
-        said, hint = "is the sandbox's own loopback", "it needs no rule; this machine's has none"
+        message, hint = "is the sandbox's loopback", "it needs no rule; the host's cannot be opened"
     else:
         return
-    raise PatternError(f"{quote_toml(text)} {said}", hint)
+    raise PatternError(f"{quote_toml(text)} {message}", hint)
 
 
 def check_extras(table: Table, rule: Rule) -> None:
     name = "commands" if table.has("commands") else "addresses"
-    problem = "no command is named" if table.has("commands") and not rule.commands else ""
+    problem = "it names no command" if table.has("commands") and not rule.commands else ""
     try:
         _ = [ip_network(text) for text in rule.addresses]
         for text in rule.commands:
             shell = compile_rule(f"tool:shell:run {text}", Outcome.ALLOW, name)
             if shell.command is None or shell.command.is_any:
-                problem = f"{quote_toml(text)} is any command"
+                problem = f"{quote_toml(text)} matches any command"
     except ValueError as error:
         problem = str(error)
     if rule.pattern.net is None or rule.outcome is Outcome.DENY:
         problem = f"{quote_toml(rule.pattern.text)} opens no network"
     if problem:
         hint = 'of a rule that allows or asks: addresses = ["10.0.0.0/8"], commands = ["psql *"]'
-        table.problem(name, f"{name} cannot stand here: {problem}", hint)
+        table.problem(name, f"{name} is not valid here: {problem}", hint)
 
 
 class NetTarget(Struct, frozen=True):
-    """What an action names; `method` is empty for a connection."""
+    """The target of an action; `method` is empty for a connection."""
 
     host: Host
     port: int
@@ -300,12 +300,12 @@ def read_target(operation: str, target: str) -> NetTarget:
     try:
         return _target(host, int(port) if port.isascii() and port.isdigit() else 0, method, path)
     except ValueError as error:
-        said = f"{quote_toml(target)} is not one host and port: {error}"
-        raise PatternError(said, _HINTS[operation]) from error
+        message = f"{quote_toml(target)} is not one host and port: {error}"
+        raise PatternError(message, _HINTS[operation]) from error
 
 
 def _target(host: str, port: int, method: str = "", target: str = "") -> NetTarget:
-    # A query never widens: it is not looked at.
+    # The query is ignored: no rule can name one.
     path = target.partition("?")[0]
     if port not in EVERY_PORT:
         raise ValueError("a port is a number from 1 to 65535")
@@ -318,7 +318,7 @@ def _target(host: str, port: int, method: str = "", target: str = "") -> NetTarg
 
 
 def find_miss(rule: Rule, action: Action) -> str:
-    """Tell what keeps a rule from matching an action of its kind; empty where that is a guess."""
+    """Say why a rule does not match an action of its kind; empty if that is a guess."""
     net, target = rule.pattern.net, read_target(action.operation, action.target)
     if net is None or bool(net.method) is not bool(target.method):
         return ""
@@ -328,23 +328,23 @@ def find_miss(rule: Rule, action: Action) -> str:
     if net.names(target.host, target.port, rule.outcome):
         return "its method or its path differs in one of the readings"
     if net.suffix == f".{target.host}":
-        return "it is for the names below, not for this one"
+        return "it matches names below this one, not the name itself"
     is_named = replace(net, ports=(EVERY_PORT,)).names(target.host, target.port, rule.outcome)
     return "it is for other ports" if is_named else ""
 
 
 def describe_width(rule: Rule) -> str:
-    """Say why an allow is for more than its author may mean; empty where it is not."""
+    """Say why an allow may match more than its author means; empty if it does not."""
     net = rule.pattern.net
     if net is None:
         return ""
     if net.suffix is not None and net.suffix.count(".") < 2:
-        return "allows hosts that anybody may have: what a command can read can leave"
+        return "allows hosts that anyone can register: all a command can read can leave"
     given = (net.network, *map(ip_network, rule.addresses))
     if any(each is not None and each.prefixlen < 8 for each in given):
-        return "opens more addresses than a network of one's own has"
+        return "opens more addresses than a private network has"
     is_ssh = any(22 in ports for ports in net.ports_for(rule.outcome))
-    return "allows ssh, which carries anything and has no requests to judge" if is_ssh else ""
+    return "allows ssh, which can carry anything and has no requests to judge" if is_ssh else ""
 
 
 def sample_actions(texts: Sequence[str]) -> Iterator[Action]:
@@ -361,7 +361,7 @@ def sample_actions(texts: Sequence[str]) -> Iterator[Action]:
 
 
 def judge_net(profile: CompiledProfile, action: Action) -> Verdict:
-    """Judge an action for no command in particular: a rule with `commands` counts for none."""
+    """Judge an action without a command; rules with `commands` do not count."""
     try:
         target = read_target(action.operation, action.target)
     except PatternError as problem:
@@ -380,7 +380,7 @@ class _Rules:
             for number, rule in enumerate(profile.profile.rules)
             if rule.pattern.net is not None and _counts(rule, line)
         ]
-        # A rule without a target is a deny of all.
+        # A rule without a target can only be a deny.
         is_closed = find_rules(profile.table, "net", "connect", "") != []
         otherwise = conclude(profile.table, [], "net", "connect", "")[0]
         self.opens = not is_closed and (otherwise != Outcome.DENY or any(self.opening()))
@@ -394,37 +394,37 @@ class _Rules:
             if is_meant and net.names(target.host, target.port, rule.outcome):
                 yield number, rule, net
 
-    def ending(self, target: NetTarget) -> Rule | None:
-        """A rule by which requests to the host and port are judged one by one."""
+    def request_rule(self, target: NetTarget) -> Rule | None:
+        """Return a rule that makes requests to the host and port be judged separately."""
         named = (rule for _, rule, _ in self.naming(target, is_request=True))
         return next((rule for rule in named if rule.outcome is not Outcome.DENY), None)
 
     def judge(self, target: NetTarget) -> Verdict:
-        ending = self.ending(target)
-        is_request = bool(target.method) and ending is not None
-        # What is allowed of connections says nothing of a request that a rule looks at.
+        request_rule = self.request_rule(target)
+        is_request = bool(target.method) and request_rule is not None
+        # An allowed connection does not allow a request that a request rule judges.
         connects = self.naming(target, is_request=False)
         matched = [n for n, rule, _ in connects if not is_request or rule.outcome is Outcome.DENY]
-        # Threat: `deny = ["tool:net:request DELETE */**"]`, and nobody looks at the requests.
+        # Threat: `deny = ["tool:net:request DELETE */**"]`, but requests are not inspected.
         matched += [
             number
             for number, rule, net in self.naming(target, is_request=True)
-            if (ending is None and rule.outcome is Outcome.DENY)
+            if (request_rule is None and rule.outcome is Outcome.DENY)
             or (is_request and net.matches_request(target.method, target.path, rule.outcome))
         ]
         matched += find_rules(self._profile.table, "net", "connect", "")
-        if is_request or ending is None:
+        if is_request or request_rule is None:
             matched += find_rules(self._profile.table, "net", "request", "")
         action = target.as_action()
         judged = action if is_request else action._replace(operation="connect")
         verdict = self._profile.verdict(list(dict.fromkeys(matched)), judged, str(action))
         finding = verdict.finding
-        if ending is not None and not is_request and finding.rank:
-            reason = f"each request is judged by itself, as {quote_toml(ending.pattern.text)} says"
-            finding = Finding(Outcome.ALLOW, ending.shown, reason, 0)
+        if request_rule is not None and not is_request and finding.rank:
+            reason = f"{quote_toml(request_rule.pattern.text)}: each request is judged separately"
+            finding = Finding(Outcome.ALLOW, request_rule.shown, reason, 0)
         is_web = isinstance(target.host, str) and target.port in WEB_PORTS
         if finding.rank == OTHERWISE and finding.outcome is not Outcome.DENY and not is_web:
-            reason = f"{finding.reason}, of names at the ports 80 and 443 alone"
+            reason = f"{finding.reason}, but only of names at the ports 80 and 443"
             finding = Finding(Outcome.DENY, None, reason, 2)
         return Verdict(finding, verdict.matched)
 
@@ -437,7 +437,7 @@ class _Rules:
 
 
 def _counts(rule: Rule, line: str | None) -> bool:
-    """Whether a line consists only of simple commands that the rule's `commands` match exactly."""
+    """Return True if the rule's `commands` exactly match all simple commands of the line."""
     if not rule.commands or line is None:
         return not rule.commands
     parsed, patterns = parse_line(line), [*map(compile_command_pattern, rule.commands)]
@@ -446,10 +446,10 @@ def _counts(rule: Rule, line: str | None) -> bool:
 
 
 class Reach(Struct, frozen=True):
-    """What policy says to a connection or a request; no `rule`: `otherwise`, or unknown is no.
+    """The decision for a connection or a request; no `rule`: `otherwise`, or denied by default.
 
-    `addresses` are where the host may lead besides public addresses. `is_judged`: a rule allows or
-    asks about requests to this host and port, so each of them is judged by itself.
+    `addresses`: networks that the host may resolve to besides public ones. `is_judged`: a rule
+    allows or asks about requests to this host and port, so each of them is judged separately.
     """
 
     outcome: Outcome
@@ -459,10 +459,10 @@ class Reach(Struct, frozen=True):
 
 
 class NetworkJudge:
-    """What one command of one agent may reach: the strictest of the agent and its ancestors.
+    """Decide what one command of an agent may reach: the strictest of the agent and its ancestors.
 
-    `line` is the command, for rules with `commands`; None where those count for nothing. Hosts are
-    names, or literal addresses without brackets; what is neither is denied.
+    `line` is the command, for rules with `commands`; None: such rules do not count. Hosts are
+    names, or literal addresses without brackets; anything else is denied.
     """
 
     def __init__(self, policy: Policy, chain: AgentChain, line: str | None) -> None:
@@ -470,20 +470,20 @@ class NetworkJudge:
 
     @property
     def can_reach(self) -> bool:
-        """Whether any connection may be allowed or asked about; errs on the side of yes."""
+        """Whether any connection may be allowed or asked about; errs on the side of True."""
         return self._all != [] and all(each.opens for each in self._all)
 
     def ports(self, host: str) -> tuple[int, ...]:
-        """Return the ports of `host` that are allowed or asked about; none: it is denied."""
+        """Return the ports of `host` that are allowed or asked about."""
         ports = self._named_ports()
         return tuple(p for p in ports if self.connect(host, p).outcome is not Outcome.DENY)
 
     def connect(self, host: str, port: int) -> Reach:
-        """Judge a connection, before anything is resolved."""
+        """Judge a connection before its name is resolved."""
         return self._reach(_find_target(host, port))
 
     def find_denial(self, address: Address, port: int) -> RuleMatch | None:
-        """Return the deny by address that holds for where a name leads."""
+        """Return the rule that denies an address to which a name resolved."""
         target = NetTarget(address, port)
         named = (rule for each in self._all for _, rule, _ in each.naming(target, is_request=False))
         return next((rule.shown for rule in named if rule.outcome is Outcome.DENY), None)
@@ -497,7 +497,7 @@ class NetworkJudge:
         return tuple(sorted(found - {""}))
 
     def literals(self) -> tuple[tuple[IPv4Network, tuple[int, ...]], ...]:
-        """Return the IPv4 networks that rules of every member name, each with its ports."""
+        """Return the IPv4 networks that rules of all agents in the chain name, with their ports."""
         named = [{net.network for _, net in each.opening() if net.network} for each in self._all]
         found: dict[IPv4Network, tuple[int, ...]] = {}
         for network in reduce(_common, named) if named else ():
@@ -508,9 +508,9 @@ class NetworkJudge:
         return tuple(sorted(found.items()))
 
     def request(self, method: str, host: str, port: int, target: str) -> Reach:
-        """Judge a request of a connection that `connect` has let through; `target` as sent.
+        """Judge a request of a connection that `connect` allowed; `target` as sent.
 
-        A member that names no requests of the host is not asked again.
+        If a profile has no request rule for the host, its ask of the connection was answered.
         """
         return self._reach(_find_target(host, port, method, target or "?"))
 
@@ -528,7 +528,7 @@ class NetworkJudge:
         for each in self._all:
             finding = each.judge(target).finding
             is_asked = finding.outcome is Outcome.ASK
-            if target.method and is_asked and each.ending(target) is None:
+            if target.method and is_asked and each.request_rule(target) is None:
                 finding = replace(finding, outcome=Outcome.ALLOW)
             found.append(finding)
         deciding = min(found, key=strictness)
@@ -536,7 +536,7 @@ class NetworkJudge:
         if deciding.outcome is Outcome.DENY:
             return Reach(Outcome.DENY, rule)
         both = reduce(_common, (each.lead_to(target) for each in self._all))
-        is_judged = any(each.ending(target) for each in self._all)
+        is_judged = any(each.request_rule(target) for each in self._all)
         return Reach(deciding.outcome, rule, tuple(sorted(both, key=str)), is_judged)
 
 

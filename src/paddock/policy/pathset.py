@@ -1,6 +1,6 @@
-"""Path patterns and lists of them: which match this path? And what agents may by themselves.
+"""Lists of path patterns and which one decides a path; the path permissions of an agent.
 
-They are compiled into an index (`policy.compiled`), and asked there.
+Lists are compiled into an index that `policy.compiled` searches.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,9 +36,9 @@ from paddock.text.json import find_lines
 from paddock.values.calls import Json
 from paddock.values.decisions import Action, Agent, Outcome, Permissions, RuleMatch
 
-# A `PathList` is one list of a policy: later patterns win over earlier ones, `!` takes out
-# again, a directory covers what is below it, and nothing below a directory that matched can be
-# taken out again. Those are git's own rules. A list compares in one of two ways:
+# A `PathList` is one list of a policy. By git's rules later patterns win over earlier ones, `!`
+# excludes again, a directory covers what is below it, and nothing below a directory that
+# matched can be excluded again. A list compares in one of two ways:
 #
 #   * `GUARDING` (`protected`, `generated`, `secret`, `forbidden`, deny and ask rules): without
 #     regard to case and Unicode form, and a pattern with a trailing slash also matches a last
@@ -74,7 +74,7 @@ class PathPattern(Struct, frozen=True):
         return self.glob.anywhere and not self.glob.directory_only and not self.glob.negated
 
     def lifting(self, path: str) -> str:
-        """Return the `!` pattern that would take `path` out behind this one; empty for none."""
+        """Return the `!` pattern that, placed after this one, excludes `path`; "" for none."""
         if not self.is_file_name:
             return ""
         segment = fold_segment(self.glob.segments[0])
@@ -90,7 +90,7 @@ def compile_target(text: str) -> PathPattern:
     pattern = compile_pattern(text)
     if pattern.negated:
         raise PatternError(
-            f"the target {quote_toml(text)} begins with !, and a rule's target is one pattern",
+            f"the target {quote_toml(text)} begins with !, but a rule's target is one pattern",
             "write a rule of the opposite outcome, or a backslash before the !",
         )
     return pattern
@@ -133,7 +133,7 @@ def _enter(side: Json, glob: Glob, entry: tuple[int, bool]) -> None:
 
 def code_path(segments: Sequence[Segment]) -> Json:
     coded = [RUN if segment == DEPTH else segment for segment in segments]
-    # `a/**` is what is below, and not `a`.
+    # `a/**` matches what is below `a`, not `a` itself.
     return (*coded, (RUN,)) if segments[-1:] == (DEPTH,) else tuple(coded)
 
 
@@ -154,7 +154,7 @@ class PathList:
         return tuple(pattern.negated for pattern in self.patterns)
 
     def find(self, path: str) -> PathPattern | None:
-        """`path` is workspace-relative and normal; `.` only patterns for everything match."""
+        """`path` is workspace-relative and normal; only patterns for everything match `.`."""
         return self._deciding(find_hits(self._index, path))
 
     def find_above(self, pattern: PathPattern) -> PathPattern | None:
@@ -162,10 +162,10 @@ class PathList:
         return self._deciding(find_hits(self._index, lead, is_directory=True)) if lead else None
 
     def find_itself(self, path: str) -> PathPattern | None:
-        """Find what names `path` itself, nothing above it; of a list that is not empty the root.
+        """Find the pattern that names `path` itself, not a parent; every non-empty list names `.`.
 
-        Agents work below some of the directories in which Paddock's own files stand, and none
-        removes, replaces, moves, links over or re-modes the directory itself.
+        Agents may work below some of the directories that hold Paddock's own files, but may not
+        remove, replace, move, link over or change the mode of the directory itself.
         """
         if path in (ROOT, ""):
             return _ROOT_PATTERN if self.patterns else None
@@ -200,10 +200,9 @@ def comparison_of(outcome: Outcome) -> Comparison:
     return Comparison.PERMITTING if outcome is Outcome.ALLOW else Comparison.GUARDING
 
 
-# `forbidden` closes contents, not names: a listing or a search by name is not
-# refused by it, reading and searching contents is. Where a directory is searched,
-# `read` is asked whether it permits anything below; what is found is judged file
-# by file.
+# `forbidden` closes contents, not names: it refuses reading and searching contents, but not
+# a listing or a search by name. A search of a directory needs `read` to permit anything
+# below it; each file that is found is judged separately.
 
 NAMES_ONLY = frozenset({("search", "find"), ("search", "ls")})
 
@@ -229,7 +228,7 @@ class AgentPermissions(Struct, frozen=True):
             if self.write is not None and not self.write.permits(path):
                 found.append(self._outside("write", self.write, path))
         elif self.read is not None and not self.read.permits(path):
-            # Of a search it is enough that something below may be read.
+            # A search needs only something below that may be read.
             below = self.read.patterns if action.category == "search" else ()
             if not any(_reaches_below(pattern, path) for pattern in below):
                 found.append(self._outside("read", self.read, path))
@@ -237,7 +236,7 @@ class AgentPermissions(Struct, frozen=True):
 
     def _outside(self, name: str, listed: PathList, path: str) -> RuleMatch:
         texts = ", ".join(quote_toml(pattern.text) for pattern in listed.patterns)
-        reason = f"{quote_toml(path)} is not among what this agent may {name}: [{texts}]"
+        reason = f"{quote_toml(path)} is outside the paths that this agent may {name}: [{texts}]"
         line = _line_of(self.agent.declaration, name, None)
         return self._denial(name, f"[{texts}]", line, reason)
 
@@ -253,7 +252,7 @@ class _Declaration(Struct):
 
 @lru_cache(maxsize=256)
 def _line_of(declaration: bytes, name: str, text: str | None) -> int:
-    """Return 0 where the list is not found: it has loaded, and a line is all that is missing."""
+    """Return 0 where the list is not found: it was loaded already, so only the line is missing."""
     try:
         listed: tuple[str, ...] = getattr(decode(declaration, type=_Declaration).permissions, name)
         key = ("permissions", name) if text is None else ("permissions", name, listed.index(text))
@@ -264,7 +263,7 @@ def _line_of(declaration: bytes, name: str, text: str | None) -> int:
 
 @lru_cache(maxsize=256)
 def compile_permissions(agent: Agent) -> AgentPermissions:
-    """Compile an agent's lists; ConfigError with its file where a pattern can match nothing."""
+    """Compile an agent's lists; ConfigError with its file if a pattern can match nothing."""
     guarding = Comparison.GUARDING
     return AgentPermissions(
         agent, _list(agent, "read"), _list(agent, "write"), _list(agent, "forbidden", guarding)
@@ -297,5 +296,5 @@ def _reaches_below(pattern: PathPattern, path: str) -> bool:
             return True
         if not matches_name(segment, name):
             return False
-    # As long as the pattern: `src/` names the directory itself, and permits what is in it.
+    # Equal lengths count: `src/` names the directory itself, and permits what is in it.
     return len(names) <= len(segments)

@@ -1,10 +1,10 @@
-"""Where a value stands: TOML and JSON texts as values, of TOML with the line of each key.
+"""Parse TOML and JSON policy texts; for TOML find the line of each key.
 
-`tomllib` and `json` are the truth for values. A syntax tree (tree-sitter) is walked beside
-them for lines alone; what it does not know has the line of the table around it.
+`tomllib` and `json` define the values. A syntax tree (tree-sitter) supplies only the lines; a
+key that it does not know gets the line of the table around it.
 
-Every text that is no document is one `ConfigError`: not UTF-8, a syntax error, a key given
-twice, NaN, nesting too deep, a number too long, a lone surrogate, no table at the top.
+A text that is not a document is one `ConfigError`: not UTF-8, a syntax error, a repeated key,
+NaN, nesting too deep, a number too long, a lone surrogate, a top level that is not a table.
 """
 
 import re
@@ -38,9 +38,9 @@ from paddock.values.calls import Json
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-# Patterns and values raise `PatternError`, which knows no place; the reader of a
-# file adds the place and collects. A file with any problem does not load: the
-# collector ends as one `ConfigError` that names the first and counts the others.
+# Patterns and values raise `PatternError`, which has no place; the reader of a file adds the
+# place and collects the problems. A file with any problem does not load: `fail` raises one
+# `ConfigError` that names the first problem and counts the others.
 
 LISTED_PROBLEMS_MAX = 5
 
@@ -59,7 +59,7 @@ class Problem(Struct, frozen=True):
 
 
 def quote_toml(value: object) -> str:
-    """Quote, escape, and cut after `message_value_chars_max` characters, the cut stated."""
+    """Quote, escape, and cut after `message_value_chars_max` characters, stating the cut."""
     if isinstance(value, (dict, list)):
         return "a table" if isinstance(value, dict) else "an array"
     if isinstance(value, bool):
@@ -83,7 +83,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 
 def fail(file: str, problems: list[Problem]) -> NoReturn:
-    """Raise the one `ConfigError` for all `problems`: the first by line; the others are counted."""
+    """Raise one `ConfigError` for all `problems`: the first by line, and a count of the others."""
     ordered = sorted(dict.fromkeys(problems), key=lambda problem: problem.line)
     first, others = ordered[0], ordered[1:]
     message = first.message
@@ -94,9 +94,7 @@ def fail(file: str, problems: list[Problem]) -> NoReturn:
         hints.extend(f"also {place_text(file, other.line)}: {other.message}" for other in shown)
         if len(others) > len(shown):
             hints.append(f"{len(others) - len(shown)} problems are not listed")
-    hint = (
-        "; ".join(hints) or "`paddock init` in an empty directory writes a file of the right form"
-    )
+    hint = "; ".join(hints) or "`paddock init` in an empty directory writes a valid file"
     raise ConfigError(message, where=place_text(file, first.line), hint=hint)
 
 
@@ -106,14 +104,14 @@ def place_text(file: str, line: int) -> str:
 
 Key = tuple[str | int, ...]
 
-# Threat: the parser's time grows with the square of a key's parts, and what is parsed here may
-# come with a clone. Possessive, and begun where a part begins: one pass, whatever it reads.
+# Threat: the parser's time grows with the square of a key's parts, and a file may come with a
+# clone. Possessive, and anchored at the start of a part, so the search is one pass.
 _DEEP_KEY: Final = lazy_pattern(
     r"""(?<![\w-])(?:(?:[\w-]++|"(?:[^"\\\n]++|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){32}""", re.ASCII
 )
 
 BUILT_IN: Final = "built-in"
-"""The file name of what Paddock brings itself; its line is 0."""
+"""The file name of Paddock's built-in policy; its line is 0."""
 
 
 class Place(Struct, frozen=True):
@@ -131,14 +129,14 @@ class Document(Struct, frozen=True, dict=True):
     file: str
     values: dict[str, Json]
     text: bytes = b""
-    """Of TOML; JSON has no lines."""
+    """The TOML source; empty for JSON, which has no lines."""
 
     @cached_property
     def lines(self) -> dict[Key, int]:
         return {each.key: each.line for each in _toml_lines(self.text)} if self.text else {}
 
     def line(self, key: Key) -> int:
-        """Return the line of `key`, the nearest table around it, of the first in it; else 1."""
+        """Return the line of `key`, else of the first key in it, else of its table, else 1."""
         while key and self.lines:
             found = self.lines.get(key)
             if found is not None:
@@ -156,9 +154,9 @@ class Document(Struct, frozen=True, dict=True):
 def parse_document(file: str, text: bytes) -> Document:
     """Parse TOML, or JSON where `file` ends in `.json`; ConfigError."""
     if len(text) > policy_bytes_max:
-        said = f"a policy of {len(text)} bytes is larger than {policy_bytes_max}"
-        _refuse(file, 0, said, "write fewer rules; a pattern can stand for many paths")
-    # A byte-order mark, which some editors write, says nothing and stands for nothing.
+        message = f"a policy of {len(text)} bytes is larger than {policy_bytes_max}"
+        _refuse(file, 0, message, "write fewer rules; a pattern can match many paths")
+    # Some editors write a byte-order mark.
     text = text.removeprefix(b"\xef\xbb\xbf")
     try:
         source = text.decode("utf-8")
@@ -171,10 +169,10 @@ def parse_document(file: str, text: bytes) -> Document:
 
 
 def _toml_values(file: str, source: str) -> dict[str, Json]:
-    # Comments alone, as `paddock init` writes them: what reads TOML takes long to load.
+    # A file of comments, as `paddock init` writes it, needs no parser; `tomllib` loads slowly.
     if all(row.isprintable() and row.strip()[:1] in {"", "#"} for row in source.split("\n")):
         return {}
-    import tomllib  # noqa: PLC0415 - a policy from JSON, or none, does without
+    import tomllib  # noqa: PLC0415 - not needed for JSON
 
     deep = _DEEP_KEY.search(source)
     if deep is not None:
@@ -205,8 +203,8 @@ def _json_values(file: str, source: str) -> dict[str, Json]:
         if error.kind == "syntax":
             _refuse(file, error.line, f"not JSON: {error.what}", "correct the syntax", error)
         if error.kind == "twice":
-            said = f"the key {quote_toml(error.what)} is given twice"
-            _refuse(file, 0, said, "keep one of them", error)
+            message = f"the key {quote_toml(error.what)} is given twice"
+            _refuse(file, 0, message, "keep one of them", error)
         if error.kind == "depth":
             _refuse(file, 0, "the nesting is too deep", _FOUR_LEVELS, error)
         _refuse(file, 0, f"not JSON: {_lowered(error.what)}", "correct the value", error)
@@ -249,7 +247,7 @@ def _refuse_repeated(file: str, source: str, cause: BaseException) -> None:
         if is_given and key in first:
             name = ".".join(part for part in key if isinstance(part, str))
             message = f"the key {quote_toml(name)} is given twice, first in line {first[key]}"
-            _refuse(file, line, message, "put what both say into one of them", cause)
+            _refuse(file, line, message, "merge both into one", cause)
         if is_given:
             first[key] = line
 
@@ -288,7 +286,7 @@ def _resolved(key: Key, counts: dict[Key, int]) -> Key:
 
 
 def _toml_pair(base: Key, pair: "Node") -> Iterator[_Line]:
-    # An explicit stack: a hostile text nests deeper than Python recurses.
+    # An explicit stack: a hostile text may nest deeper than Python's recursion limit.
     stack: list[tuple[Key, Node]] = [(base, pair)]
     while stack:
         key, node = stack.pop()
@@ -326,7 +324,7 @@ def _toml_key(node: "Node") -> tuple[str, ...]:
     return tuple(names)
 
 
-Made = TypeVar("Made")
+Parsed = TypeVar("Parsed")
 Filled = TypeVar("Filled", bound=Struct)
 NonEmpty = Annotated[str, Meta(pattern=r"\A(?=[^\0]*\Z)[\s\S]*\S")]
 _KINDS: Final = {
@@ -382,28 +380,28 @@ class Table:
     def problem(self, name: str, message: str, hint: str = "") -> None:
         self.report.add((*self.key, name), message, hint)
 
-    def read(self, name: str, wanted: Any, otherwise: Any = None) -> Any:
-        """Return a value of the type `wanted`; `otherwise` where none is given, or a wrong one."""
+    def read(self, name: str, wanted: Any, default: Any = None) -> Any:
+        """Return a value of the type `wanted`; `default` if it is missing or has another type."""
         if not self.has(name):
-            return otherwise
+            return default
         value = self._values[name]
         try:
             return convert(value, wanted)
         except ValidationError as error:
-            said, key, verb = str(error), (*self.key, name), "is"
-        place = re.search(r"at `\$\[(\d+)\]`$", said)
+            message, key, verb = str(error), (*self.key, name), "is"
+        place = re.search(r"at `\$\[(\d+)\]`$", message)
         if place is not None:
             key, value, verb = (*key, int(place[1])), value[int(place[1])], "holds"
-        kind = re.match(r"Expected `(\w+)`( matching)?( [<>]= -?\d+)?", said)
+        kind = re.match(r"Expected `(\w+)`( matching)?( [<>]= -?\d+)?", message)
         if kind is None:
-            what, hint = "none of its values", suggest(str(value), filter(None, get_args(wanted)))
+            what, hint = "not a known value", suggest(str(value), filter(None, get_args(wanted)))
         else:
-            more = " that says something" if kind[2] else kind[3] or ""
+            more = " with text" if kind[2] else kind[3] or ""
             if kind[1] == "array":
                 more = " of tables" if get_origin(wanted) is list else " of strings"
             what, hint = f"not {_KINDS[kind[1]]}{more}", ""
         self.report.add(key, f"{name} in {self.title} {verb} {quote_toml(value)}, {what}", hint)
-        return otherwise
+        return default
 
     def table(self, name: str) -> "Table | None":
         values = self.read(name, dict[str, Any])
@@ -418,7 +416,7 @@ class Table:
         return ((name, table) for name, table in tables if table is not None)
 
     def fill(self, base: Filled, own: Mapping[str, "Reader"] = NO_READERS) -> Filled:
-        """Put each key given in place of its value in `base`, read by its type or as `own` says."""
+        """Replace fields of `base` by the keys given, read by type or by a reader of `own`."""
         given = {
             each.name: own.get(each.name, partial(_read_field, each.type))(self, each.name)
             for each in fields(base)
@@ -432,9 +430,9 @@ class Table:
         place, key = self.report.document.place, (*self.key, name)
         return tuple(Text(text, place((*key, at))) for at, text in enumerate(found))
 
-    def parsed(self, name: str, parse: Callable[[Text], Made]) -> tuple[Made, ...]:
-        """Return what `parse` makes of each text; its `PatternError` is a problem of the text's."""
-        found: list[Made] = []
+    def parsed(self, name: str, parse: Callable[[Text], Parsed]) -> tuple[Parsed, ...]:
+        """Parse each text; a `PatternError` becomes a problem at the text's place."""
+        found: list[Parsed] = []
         for text in self.texts(name):
             try:
                 found.append(parse(text))
@@ -450,7 +448,7 @@ class Table:
 
 
 def _read_field(wanted: Any, table: Table, name: str) -> object:
-    # What a file leaves out is not given; nothing in it says so.
+    # A file cannot write None; it leaves the key out.
     kinds = [each for each in get_args(wanted) if each is not NoneType]
     kind = kinds[0] if len(kinds) < len(get_args(wanted)) else wanted
     if not isinstance(kind, type) or not issubclass(kind, Struct):
@@ -460,4 +458,4 @@ def _read_field(wanted: Any, table: Table, name: str) -> object:
 
 
 Reader = Callable[[Table, str], Any]
-"""Reads one key of a table, of which it is known that it is there."""
+"""Reads one key that the table has."""

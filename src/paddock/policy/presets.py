@@ -1,7 +1,7 @@
-"""What holds without any file: path lists, profiles, Paddock's own files.
+"""The built-in policy: path lists, profiles, Paddock's own files.
 
-All of it is `built-in`, line 0, in places. A change here changes decisions, so
-it changes `BUILT_IN_VERSION`, and with it every policy digest.
+Its place is `built-in`, line 0. A change here changes decisions, so it must change
+`BUILT_IN_VERSION`, and with it every policy digest.
 """
 
 from collections.abc import Mapping
@@ -33,24 +33,24 @@ WARNED: Final = (
 )
 SAFE: Final = ("/docs/**", "/agent_sandbox/**", "/tests/**", "/*.md")
 _SAMPLES: Final = ("!.env.example", "!.env.sample", "!.env.template", "!.env.dist")
-"""Made to be read and committed: they say which variables there are, and no value."""
+"""Meant to be read and committed: they name variables, without values."""
 SECRET: Final = (".env", ".env.*", ".envrc", "*.key", *_SAMPLES)
 
 INSTALLED_FOLDERS: Final = (
     *(".venv", "venv", "site-packages", "dist-packages"),  # Python; certifi has a cacert.pem
-    *("__pypackages__", ".tox", ".nox", ".eggs"),  # PDM, and what tests and builds of Python make
+    *("__pypackages__", ".tox", ".nox", ".eggs"),  # PDM; output of Python tests and builds
     *("node_modules", "bower_components", ".pnpm-store"),  # packages that ship their own .env
     *(".bundle", "Pods", "Carthage", ".dart_tool", "elm-stuff"),  # Ruby, Swift, Dart, Elm
 )
-"""Folders that an installer fills with what anybody can download."""
+"""Folders that an installer fills with public downloads."""
 MIXED_FOLDERS: Final = (
-    "vendor",  # Go, PHP and Ruby install there, and people keep files of a supplier in it
-    "target",  # Cargo and Maven build there, and Maven copies the project's own resources
+    "vendor",  # Go, PHP and Ruby install there, and people keep a supplier's files in it
+    "target",  # Cargo and Maven build there, and Maven copies the project's resources
 )
-"""The same, but files of the project itself may stand there.
+"""Dependency folders that may also hold files of the project itself.
 
-Threat: `src/main/resources/tls.key` is closed, and a build that ran outside left a copy of it
-in `target/classes`. So commands write there, and read nothing secret.
+Threat: `src/main/resources/tls.key` is closed, and a build that ran outside the sandbox left a
+copy of it in `target/classes`. So commands may write there, but read nothing secret.
 """
 
 CLIENT_TOOLS: Final = (
@@ -69,14 +69,14 @@ READING_COMMANDS: Final = (
     *("git ls-files", "git ls-tree", "git merge-base", "git rev-list", "git rev-parse"),
     *("git shortlog", "git show", "git status"),
 )
-"""Programs that only read; their options that write or run something no wildcard covers."""
+"""Programs that only read; no wildcard covers their options that write or run something."""
 
 RARELY_CONFINED: Final = (
     *("docker", "docker-compose", "podman", "nerdctl", "kubectl", "helm", "minikube", "kind"),
     *("ssh", "scp", "sftp", "mosh", "gh", "glab", "hub", "op", "vault", "systemctl", "journalctl"),
     *("aws", "gcloud", "gsutil", "az", "doctl", "flyctl", "heroku", "terraform", "pulumi"),
 )
-"""Programs that want a daemon, a key or the network, which no sandbox gives them."""
+"""Programs that need a daemon, a key or the network, which the sandbox does not provide."""
 
 CLIENT_SETTINGS: Final = (
     "**/.claude/settings.json",
@@ -84,10 +84,10 @@ CLIENT_SETTINGS: Final = (
     "**/.codex/config.toml",
     "**/.codex/hooks.json",
 )
-"""Files from which a coding agent's client takes its hooks, Paddock's among them.
+"""Files in which a coding agent's client finds its hooks, including Paddock's.
 
-Threat: an agent that writes them with one tool takes the fence of the others away. A client
-that is started in a folder below looks there.
+Threat: an agent that writes them with one tool disables Paddock's hook for all others. A client
+that is started in a subfolder reads them there.
 """
 _CLIENT_FOLDERS: Final = ("**/.claude", "**/.codex")
 
@@ -99,11 +99,11 @@ _BARE_FILES: Final = (
     *("/objects/", "/plane.json"),
 )
 OWN_FILES: Final = {PlaneKind.PROJECT: _PROJECT_FILES, PlaneKind.BARE: _BARE_FILES}
-"""Paddock's own files, which it reads as configuration or trusts, or on which its hook hangs:
-agents never change them."""
+"""Files that Paddock reads as configuration or trusts, or that install its hook: agents never
+change them."""
 
-# Threat: `ln -s HO2/scratch/mine agents` makes whoever writes in its scratch declare
-# agents, and `chmod 777 HOT/registries` lets another user in; neither touches an own file.
+# Threat: `ln -s HO2/scratch/mine agents` lets the writer of a scratch directory declare agents,
+# and `chmod 777 HOT/registries` lets another user in; neither changes one of these files.
 _ABOVE_OWN_FILES: Final = ("/HOT", "/HO2", "/HO1", "/agents", "/agents/*")
 _OTHER_DIRECTORIES: Final = (
     *("/HOT/kernel", "/HOT/scripts", "/HOT/tests", "/HO2/kernel", "/HO2/scratch", "/HO2/tests"),
@@ -114,10 +114,10 @@ OWN_STATE: Final = {
     PlaneKind.PROJECT: (),
     PlaneKind.BARE: ("/objects/", "/HOT/ledger/*.d/", "/HO2/ledger/*.d/", "/HO1/ledger/*.d/"),
 }
-"""What Paddock keeps beside its files: in no listing and no search, and read by no agent.
+"""Paddock's stored state: absent from listings and searches, and never readable by agents.
 
-Threat: earlier contents of a file stand there by their digest, and the ledger names it;
-a path that was forbidden since would be read under another name.
+Threat: earlier contents of a file are stored there by digest, and the ledger names the digest;
+a path that was forbidden later could be read under that name.
 """
 
 
@@ -128,7 +128,7 @@ def built_in_paths() -> PathsTable:
 def own_lists(
     kind: PlaneKind, planes_below: tuple[str, ...]
 ) -> tuple[tuple[PathPattern, ...], ...]:
-    """Return own files and state, what stands above files, own directories, clients' folders."""
+    """Return own files, own state, parents of own files, own directories, clients' folders."""
     is_bare = kind is PlaneKind.BARE
     above = _patterns(_ABOVE_OWN_FILES if is_bare else ())
     others = _patterns(_OTHER_DIRECTORIES if is_bare else ())
@@ -180,7 +180,7 @@ def _preset(
     source = f"profiles.{name}"
     return Profile(
         name,
-        # Unchecked: no command is parsed before somebody asks about one.
+        # Not `compile_rule`: command patterns are parsed only when a command is judged.
         tuple(Rule(parse_pattern(text), Outcome.ALLOW, f"{source}.allow") for text in allow),
         tuple(
             parse_otherwise(text, said, f"{source}.otherwise") for text, said in otherwise.items()

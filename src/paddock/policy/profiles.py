@@ -1,8 +1,8 @@
-"""Profiles compiled for judging (`policy.compiled`), and lines of shell.
+"""Compile profiles (`policy.compiled`) and judge calls and command lines by them.
 
 Deny before ask before confine before allow, whatever their order in the file; then the
-strictest entry of `otherwise`; then no. What an untrusted file lays over a profile is a
-profile by itself; the stricter of both answers holds.
+strictest entry of `otherwise`; then deny. The overlay of an untrusted file is a separate
+profile; the stricter of both answers decides.
 """
 
 import re
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Finding(Struct, frozen=True):
-    """One say. Among equally strict ones the lowest `rank` decides; no `rule`: nothing matched."""
+    """One answer. Among equally strict ones the lowest `rank` decides; no `rule`: none matched."""
 
     outcome: Outcome
     rule: RuleMatch | None
@@ -110,7 +110,7 @@ def rule_matches(rule: Rule, action: Action) -> bool:
 
 def _find_rules(table: Json, action: Action) -> list[int]:
     head, given = (action.category, action.operation), read_arguments(action.arguments)
-    # What is searched mostly is a directory; a file under `docs/` is no more than the rule named.
+    # A search target is usually a directory; if `docs/` is a file, the rule named it anyway.
     return find_rules(table, *head, action.target, action.category == "search", given)
 
 
@@ -125,14 +125,11 @@ def _line_matches(rule: Rule, line: str) -> bool:
 
 class CompiledProfile:
     def __init__(
-        self, profile: Profile, note: str = "", is_laid: bool = False, title: str = ""
+        self, profile: Profile, note: str = "", is_overlay: bool = False, title: str = ""
     ) -> None:
-        """Say `title` before each answer and `note` after it.
-
-        `is_laid`: an untrusted file lays it over another one.
-        """
+        """Put `title` before each reason and `note` after it; `is_overlay`: an untrusted file's."""
         self.profile = profile
-        self.is_laid = is_laid
+        self.is_overlay = is_overlay
         self.title = title
         self.table = compile_profile(profile, note)
 
@@ -152,7 +149,7 @@ class CompiledProfile:
         return self.verdict(_find_rules(self.table, action), action, str(action))
 
     def judge_command(self, action: Action, command: "SimpleCommand | None") -> Verdict:
-        """`command` None is what could not be parsed: only a rule for any command matches it."""
+        """`command` None: a part that was not parsed, which only rules for any command match."""
         matched = find_rules(self.table, action.category, action.operation, "")
         matched += [
             number
@@ -163,7 +160,7 @@ class CompiledProfile:
         asked = f"{action.head} {action.target if command is None else command.text}"
         verdict = self.verdict(matched, action, asked)
         if verdict.finding.outcome is Outcome.CONFINE and not _is_named(verdict.matched, command):
-            # Threat: a reading that only may be meant makes an allow stricter, and nothing milder.
+            # Threat: a `confine` that matches only a possible reading must not soften the answer.
             unmatched = self.verdict([], action, asked).finding
             finding = min(verdict.finding, unmatched, key=strictness)
             verdict = Verdict(finding, verdict.matched)
@@ -219,20 +216,19 @@ def _command_matches(rule: Rule, command: "SimpleCommand | None") -> bool:
     return pattern.matches_any_reading(command)
 
 
-# The strictest simple command decides. What cannot be parsed, or is known only at
-# run time, is judged by what it could be: asked about, as if a rule said so, where a
-# rule that denies, asks or sets the network could match it, and else left to what is
-# said of any command, and to `otherwise`. Redirections are
-# writes, judged as `tool:file:create` besides. A line of assignments or tests alone is
-# left to what is said of any command; one without even that (a comment) is refused.
+# The strictest simple command decides. A part that cannot be parsed, or is known only at run
+# time, is judged by what it could be: if a rule that denies, asks or sets the network could
+# match it, the answer is ask; else rules for any command and `otherwise` decide. Redirections
+# are writes, judged as `tool:file:create` as well. A line of only assignments or tests is
+# judged by rules for any command; a line without even that (a comment) is refused.
 
 _PRIVATE: Final = lazy_pattern(r"(?:~|/+(?:tmp|var/+tmp|dev/+shm))/.*[^/.].*", re.DOTALL)
-"""What a sandboxed command has of its own. A door without a sandbox holds its own boundary."""
+"""Paths that are private to a sandboxed command. A caller without a sandbox must check them."""
 
 
 MAY_START: Final = "may start what its words name"
 PERSONS_ACT: Final = (
-    "is a person's act, which no policy lets an agent do; run it in a terminal of your own"
+    "is a person's act, which no policy allows to an agent; run it in a terminal of your own"
 )
 
 
@@ -241,7 +237,7 @@ def judge_line(action: Action) -> "LineJudge":
     return LineJudge(action)
 
 
-UNREADABLE_REMEDY: Final = "write the command so that all of it stands in the line"
+UNREADABLE_REMEDY: Final = "write the whole command literally in the line"
 
 
 class LineJudge:
@@ -256,8 +252,8 @@ class LineJudge:
         self.reasons = tuple(dict.fromkeys((*line.runtime_only, *line.problems)))
         commands: tuple[SimpleCommand | None, ...] = line.commands
         if line.problems or not commands:
-            # What was not understood is judged too: only a rule for any command matches it.
-            # So is a line that is a redirection alone, which makes or empties a file.
+            # A part that was not parsed is judged too; only a rule for any command matches it.
+            # The same for a line of only a redirection, which creates or empties a file.
             commands = (*commands, None)
         self.commands = commands
         self._targets = tuple(target for target in line.writes if _is_file(target))
@@ -265,7 +261,7 @@ class LineJudge:
         self.refusal = ""
         is_statement = line.has_statement and not line.problems
         if not (line.commands or line.writes or is_statement):
-            self.refusal = f"{quote_toml(action.target)} holds no command"
+            self.refusal = f"{quote_toml(action.target)} contains no command"
         if line.bound:
             self.refusal = f"{line.bound}: write it into a file, and run that"
         act = find_persons_act(line)
@@ -275,7 +271,7 @@ class LineJudge:
     def verdicts(
         self, profile: CompiledProfile
     ) -> tuple[tuple["SimpleCommand | None", Verdict], ...]:
-        """Where rules name every other command, one that is neutral needs none."""
+        """Return each command's verdict, without neutral ones if rules name all the others."""
         said = [(each, profile.judge_command(self._action, each)) for each in self.commands]
         wanted = [verdict for each, verdict in said if each is None or not each.is_neutral]
         if wanted and all(verdict.finding.rank == 0 for verdict in wanted):
@@ -312,10 +308,10 @@ class LineJudge:
         return [write for write in self.writes() if isinstance(write, Action)]
 
     def writes(self, added: frozenset[str] = frozenset()) -> Iterator[Action | Finding]:
-        """Yield each redirection that writes, or why it may not be; read from the root.
+        """Yield each write by redirection, or why it is denied, resolved from the root.
 
-        `added` are the writes that the caller names from where the line runs. Where they are all of
-        the line's, none leaves the workspace that only does so from the root.
+        `added` are the writes that the caller resolved from the line's working directory. If they
+        are all of the line's, a target that leaves the workspace only from the root is not denied.
         """
         is_named = self._stays and _are_named(self._targets, added)
         grounds = ["."]
@@ -349,7 +345,7 @@ def _is_file(target: str) -> bool:
 
 
 def _may_move(command: "SimpleCommand") -> bool:
-    """Threat: `cd`, by any name and in any script, before the redirection."""
+    """Threat: a hidden `cd` before the redirection, under any name or in any script."""
     if command.obstacles or command.starts != (0,):
         return True
     holds_script = len(command.readings) > 1
@@ -357,14 +353,14 @@ def _may_move(command: "SimpleCommand") -> bool:
 
 
 def _are_named(targets: tuple[str, ...], named: frozenset[str]) -> bool:
-    """Return whether the targets are all among the named paths, from one directory.
+    """Return True if some one directory resolves every target to a named path.
 
-    Threat: one target is named and the other leaves the workspace. Read from further down than
-    the line runs, every target is a longer path: one of them is not among the named.
+    Threat: one target is named and the other leaves the workspace. Resolved from a directory
+    deeper than the line's, every target is a longer path, and one of them is not named.
     """
     if not named or any(map(_climbs_late, targets)):
         return False
-    # From that directory down, none of the targets tells how it goes on.
+    # Each `x/` is an unknown directory that the target's `..` leaves again.
     highest = min(targets, key=_climbs, default="")
     below = written_path("/".join(part for part in highest.split("/") if part != ".."))
     ends = (path for path in named if below and f"/{path}".endswith(f"/{below}"))

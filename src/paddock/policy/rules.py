@@ -1,11 +1,11 @@
-"""Rules and actions as text: what a profile holds, each with its place, and what people type.
+"""Parse the rules of a profile and the actions that people type.
 
 A pattern is a head and, after a space, a target: `tool:file:create docs/**`. The head is
-matched by segments; `*` stands for one of them, and as the last one for all that follow.
+matched by segments; `*` matches one of them, and as the last one all that follow.
 The target is a path pattern by gitignore's rules, a command by words, or a name in which
-`*` stands for any part. Without a target the pattern matches every target.
+`*` matches any part. Without a target the pattern matches every target.
 
-A category, an operation or a name that no call has is a mistake when a policy loads.
+A category, an operation or a name that no call has is an error when a policy loads.
 """
 
 import re
@@ -41,12 +41,10 @@ if TYPE_CHECKING:
     from paddock.policy.commands import CommandPattern
     from paddock.policy.network import NetPattern
 
-# Pure.
-#
 # Threat: `deny = ["tool:client:Bash"]` reads as if it denied something. A client's Bash is
 # judged as `tool:shell:run`, so nothing would ever match it.
 #
-# The layers above say what they judge; tests hold these lists against theirs.
+# The layers above define what they judge; tests compare these lists with theirs.
 
 JUDGED_AS: Final[Mapping[str, tuple[str, ...]]] = {
     "Bash": ("tool:shell:run",),
@@ -55,14 +53,14 @@ JUDGED_AS: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("Read", "NotebookRead", "view_image"), ("tool:file:view",)),
     "apply_patch": ("tool:file:create", "tool:file:str_replace", "tool:file:delete"),
 }
-"""Tools of clients that are judged by what they do, so never as `tool:client:NAME`."""
+"""Tools of clients that are judged by their effect, so never as `tool:client:NAME`."""
 _MCP_TARGET: Final = lazy_pattern(r"[a-z*][a-z0-9*-]{0,19}(?:(?<=\*)|/.+)", re.DOTALL)
 _CALLED: Final = {"call": "TOOL", "read": "URI", "prompt": "PROMPT"}
 MCP_PREFIX: Final = "mcp__"
-"""Of a client's name for a tool of another MCP server, judged as `tool:mcp:call NAME`."""
+"""A client's prefix for tools of its other MCP servers, judged as `tool:mcp:call NAME`."""
 
 MEMORIES: Final = "/memories"
-"""Where an agent's memory begins, in its own names."""
+"""The root of an agent's memory in tool arguments."""
 
 LEDGERS: Final = ("governance", "ho2m", "ho1m")
 GATES: Final = ("all", "G0A", "G0B", "G1", "G1-COMPLETE", "G2", "G3", "G4", "G5", "G6")
@@ -81,7 +79,7 @@ def find_judged_as(tool: str) -> tuple[str, ...]:
 
 ANY: Final = "*"
 NAMES_BY_OPERATION: Final = frozenset({"client", "own"})
-"""Categories that take any operation: it is a name that somebody else gave."""
+"""Categories that take any operation: it is a tool's name, which Paddock does not choose."""
 
 
 class TargetKind(Enum):
@@ -138,11 +136,11 @@ def parse_head(text: str) -> HeadPattern:
         parts = ["tool", ANY, ANY]
     for part in parts:
         if ANY in part and part != ANY:
-            said = f"{quote_toml(part)} in {quote_toml(text)} mixes * with text"
-            raise PatternError(said, "* stands for a whole segment")
+            message = f"{quote_toml(part)} in {quote_toml(text)} mixes * with text"
+            raise PatternError(message, "* matches a whole segment")
     if len(parts) != 3 or not all(parts):
-        said = f"{quote_toml(text)} can match nothing: a head has a category and an operation"
-        raise PatternError(said, f"write {':'.join(parts[:2])}:* for all of a category")
+        message = f"{quote_toml(text)} can match nothing: a head has a category and an operation"
+        raise PatternError(message, f"write {':'.join(parts[:2])}:* for all of a category")
     _check_known(text, parts[1], parts[2])
     return HeadPattern(text, parts[1], parts[2])
 
@@ -152,12 +150,12 @@ def parse_pattern(text: str) -> ActionPattern:
     head = parse_head(head_text)
     target = target.strip() if head.category != "shell" else target.strip(" \t")
     if target in ("", ANY) and (target == "" or head.category not in ("shell", "net")):
-        # `tool:file:create *` is every file, not every file in the root alone.
+        # `tool:file:create *` means every file, not only those in the root.
         return ActionPattern(text, head, target)
     kinds = {target_kind(category) for category in head.categories}
     if len(kinds) != 1:
         hint = "name the category: a path, a command and a name are compared differently"
-        raise PatternError(f"the target {quote_toml(target)} is for more than one category", hint)
+        raise PatternError(f"the target {quote_toml(target)} fits more than one category", hint)
     kind = kinds.pop()
     if kind is TargetKind.PATH:
         return ActionPattern(text, head, target, kind, path=compile_target(target))
@@ -172,7 +170,7 @@ def parse_pattern(text: str) -> ActionPattern:
 
 
 def parse_action(text: str) -> Action:
-    """Parse one action as people type it: `tool:file:view src/a.py`; UsageError for none."""
+    """Parse one action as people type it: `tool:file:view src/a.py`; else UsageError."""
     try:
         return parse_concrete(text)
     except PatternError as problem:
@@ -180,13 +178,13 @@ def parse_action(text: str) -> Action:
 
 
 def format_action(category: str, operation: str, target: str = "") -> str:
-    """Return an action as rules and `check` have it: `tool:file:create docs/a.md`.
+    """Return an action in the form of rules and `check`: `tool:file:create docs/a.md`.
 
     Raises: UsageError: no call has it, or its text would name another target.
     """
     if target != target.strip():
-        said = f"the target {quote_toml(target)} begins or ends with white space"
-        raise UsageError(said, hint="as text it would name another; give check an Action")
+        message = f"the target {quote_toml(target)} begins or ends with white space"
+        raise UsageError(message, hint="as text it would name another; give check an Action")
     return str(parse_action(str(Action(category, operation, target))))
 
 
@@ -196,8 +194,8 @@ def parse_concrete(text: str) -> Action:
         parse_head(head_text)
     category, _, operation = head_text.removeprefix("tool:").partition(":")
     if ANY in head_text:
-        said = f"{quote_toml(head_text)} stands for many actions"
-        raise PatternError(said, "name one: tool:<category>:<operation> <target>")
+        message = f"{quote_toml(head_text)} matches many actions"
+        raise PatternError(message, "name one: tool:<category>:<operation> <target>")
     head = parse_head(head_text)
     if target_kind(category) is TargetKind.PATH:
         return Action(category, operation, _normal_path(target))
@@ -209,8 +207,8 @@ def parse_concrete(text: str) -> Action:
         target, brace, given = target.partition(" {")
         arguments = (brace + given).strip()
         if arguments and read_arguments(arguments) is None:
-            said = f"{quote_toml(arguments)} is no JSON object, or gives a name twice"
-            raise PatternError(said, 'write the arguments as {"limit": 5}')
+            message = f"{quote_toml(arguments)} is not a JSON object, or repeats a name"
+            raise PatternError(message, 'write the arguments as {"limit": 5}')
         return Action(category, operation, _checked(head, target), arguments)
     if target_kind(category) is TargetKind.NAME:
         return Action(category, operation, _checked(head, target))
@@ -225,7 +223,7 @@ def _checked(head: HeadPattern, target: str) -> str:
 
 @lru_cache(maxsize=2)
 def read_arguments(text: str) -> Json:
-    """Read what an action is given, strictly; None where that is not one object, or not known."""
+    """Parse an action's arguments strictly; None if they are unknown or not one object."""
     try:
         found = read_json(text) if text else None
     except BrokenJsonError:
@@ -255,8 +253,8 @@ def _normal_path(target: str) -> str:
 
 def _check_known(text: str, category: str, operation: str) -> None:
     if category != ANY and category not in OPERATIONS:
-        said = f"{quote_toml(text)} names the category {quote_toml(category)}, and there is none"
-        raise PatternError(said, suggest(category, OPERATIONS))
+        message = f"{quote_toml(text)} names the unknown category {quote_toml(category)}"
+        raise PatternError(message, suggest(category, OPERATIONS))
     judged_as = find_judged_as(operation) if category == "client" else ()
     if judged_as:
         hint = f"{operation} is judged as {_listed(judged_as)}"
@@ -266,8 +264,8 @@ def _check_known(text: str, category: str, operation: str) -> None:
     every = frozenset[str]().union(*OPERATIONS.values())
     known = every if category == ANY else OPERATIONS[category]
     if operation not in known:
-        said = f"{quote_toml(text)} names the operation {quote_toml(operation)}, and there is none"
-        raise PatternError(said, suggest(operation, known))
+        message = f"{quote_toml(text)} names the unknown operation {quote_toml(operation)}"
+        raise PatternError(message, suggest(operation, known))
 
 
 def _check_target(head: HeadPattern, target: str) -> None:
@@ -280,8 +278,8 @@ def _check_target(head: HeadPattern, target: str) -> None:
     ]
     problems = [_target_problem(category, operation, target) for category, operation in heads]
     if all(problems):
-        said = quote_toml(f"{head.text} {target}")
-        raise PatternError(f"no call is judged as {said}", problems[0])
+        text = quote_toml(f"{head.text} {target}")
+        raise PatternError(f"no call is judged as {text}", problems[0])
 
 
 def _target_problem(category: str, operation: str, name: str) -> str:
@@ -291,11 +289,11 @@ def _target_problem(category: str, operation: str, name: str) -> str:
     if category == "mcp":
         text = name.casefold()
         lead, star, _ = text.partition(ANY)
-        is_clients = lead.startswith(MCP_PREFIX) or (star != "" and MCP_PREFIX.startswith(lead))
-        if _MCP_TARGET.fullmatch(text) or (is_clients and operation == "call"):
+        is_client_name = lead.startswith(MCP_PREFIX) or (star and MCP_PREFIX.startswith(lead))
+        if _MCP_TARGET.fullmatch(text) or (is_client_name and operation == "call"):
             return ""
         hint = f"its target is SERVER/{_CALLED[operation]}, as in {head} issues/*"
-        of_client = f", or of a client's own server {MCP_PREFIX}server__*"
+        of_client = f", or for a client's own server {MCP_PREFIX}server__*"
         return hint + of_client if operation == "call" else hint
     if category == "memory":
         lead, star, _ = name.partition(ANY)
@@ -318,10 +316,10 @@ OUTCOME_WORDS: Final = get_args(OutcomeWord)
 
 
 class Rule(Struct, frozen=True, dict=True):
-    """`network` holds for just this command; the load stops where an example is false.
+    """One rule of a profile; a policy with a false example (`match`, `not_match`) does not load.
 
-    `addresses` are where a name may lead besides public ones; `commands` empty: for all of them;
-    `when` is what it wants of a call's arguments.
+    `network` holds only for the commands it matches. `addresses`: networks that a name may resolve
+    to besides public ones. `commands`: the only command lines it counts for; empty: all.
     """
 
     pattern: ActionPattern
@@ -347,7 +345,7 @@ class Rule(Struct, frozen=True, dict=True):
 
     @property
     def is_for_every_call(self) -> bool:
-        """Whether it holds for all that its head names."""
+        """Whether the rule matches every call that its head names."""
         return self.pattern.kind is None and self.when is None
 
     @property
@@ -363,7 +361,7 @@ class Rule(Struct, frozen=True, dict=True):
 
     @property
     def said(self) -> str:
-        return self.reason or f"{quote_toml(self.pattern.text)} stands in {self.source}"
+        return self.reason or f"rule {quote_toml(self.pattern.text)} in {self.source}"
 
 
 class Otherwise(Struct, frozen=True):
@@ -384,10 +382,10 @@ class Profile(Struct, frozen=True):
     shell: ShellChanges | None = None
     place: Place = BUILT_IN_PLACE
     extends: tuple[str, ...] = ()
-    """The profiles that it was joined with; its own name is the one that it replaces."""
+    """The profiles that it was joined with; its own name means the one that it replaces."""
 
     def joined(self, bases: Sequence["Profile"]) -> "Profile":
-        """Join lists, merge tables; what one base denies stays denied, also under `otherwise`."""
+        """Join lists and merge tables; what one base denies stays denied, also in `otherwise`."""
         rules = {(rule.shown, rule.extras): rule for each in (*bases, self) for rule in each.rules}
         own = {entry.head.text for entry in self.otherwise}
         kept = (
@@ -422,7 +420,7 @@ def compile_rule(
 
         check_opening(text, pattern.net)
     rule = Rule(pattern, outcome, source, place, reason, network, match, not_match)
-    # What no command can match is found now, not at the first command.
+    # Raise now for a pattern that no command can match, not at the first command.
     _ = rule.command
     return rule
 
@@ -436,10 +434,10 @@ def parse_otherwise(
 
 
 def check_confined(head: HeadPattern, outcome: Outcome) -> None:
-    # Threat: what no sandbox holds is answered as if one did.
+    # Threat: an action that runs in no sandbox is answered as if one confined it.
     if outcome is Outcome.CONFINE and head.category != "shell":
-        said = f"confine of {quote_toml(head.text)} holds nothing: only commands run in a sandbox"
-        raise PatternError(said, "write tool:shell:…, or let it be allow, ask or deny")
+        message = f"confine has no effect on {quote_toml(head.text)}: only commands are confined"
+        raise PatternError(message, "write tool:shell:…, or use allow, ask or deny")
 
 
 def read_profile(table: Table, name: str) -> Profile:
@@ -468,7 +466,7 @@ def _short_rule(outcome: Outcome, source: str, given: Text) -> Rule:
 def _command_of(pattern: ActionPattern, outcome: Outcome) -> "CommandPattern | None":
     if pattern.kind is not TargetKind.COMMAND:
         return None
-    # The command parser is loaded only by a policy that has such a rule.
+    # Only a policy that has such a rule loads the command parser.
     from paddock.policy.commands import compile_command_pattern  # noqa: PLC0415 - late on purpose
 
     try:
@@ -479,7 +477,7 @@ def _command_of(pattern: ActionPattern, outcome: Outcome) -> "CommandPattern | N
         raise PatternError(str(error)) from error
     bar = command.find_bar() if outcome is Outcome.ALLOW else ""
     if bar:
-        hint = "let it ask, or remove it: of rules that allow, only one for any command covers it"
+        hint = "let it ask, or remove it: only an allow of any command can cover it"
         raise PatternError(f"an allow of {quote_toml(pattern.target)} matches nothing: {bar}", hint)
     return command
 
@@ -515,7 +513,7 @@ def _long_rule(table: Table, source: str) -> Rule | None:
     if network is not None and (not is_shell or outcome is Outcome.DENY):
         table.problem(
             "network",
-            f"network stands in a rule for {quote_toml(action)} that runs no command",
+            f"network is set in a rule for {quote_toml(action)} that runs no command",
             "only a rule that allows or asks for tool:shell:run sets the network",
         )
     rule = replace(rule, addresses=given.addresses, commands=given.commands)

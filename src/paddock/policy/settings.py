@@ -1,6 +1,6 @@
-"""The tables of a policy that are no rules: typed, frozen, with their defaults.
+"""The tables of a policy other than rules: typed, frozen, with their defaults.
 
-Paths of `[shell]` and `[hook]` are paths of the host; they are read, never opened, here.
+Paths of `[shell]` and `[hook]` are paths of the host; they are parsed, never opened, here.
 """
 
 import re
@@ -32,7 +32,7 @@ Provider = Literal["", "builtin", "scripted", "anthropic", "openai"]
 Api = Literal["", "responses", "chat"]
 
 NETWORKS: Final[tuple[Network, ...]] = get_args(Network)
-"""From the strictest to the loosest. `policy`: what rules of `tool:net:` say, else `loopback`."""
+"""From the strictest to the loosest. `policy`: as `tool:net:` rules allow, else `loopback`."""
 ENFORCEMENTS: Final[tuple[EnforcementMode, ...]] = get_args(EnforcementMode)
 COMMITS: Final[tuple[Commit, ...]] = get_args(Commit)
 """From the loosest to the strictest."""
@@ -46,7 +46,7 @@ _SYSTEM_ETC: Final = (
     "protocols python3 R resolv.conf rpc services sgml shells ssl system-release terminfo texmf "
     "timezone vulkan xml"
 ).split()
-"""Below /etc, what packages put there for everybody, and nobody a secret."""
+"""Names below /etc that packages install, readable by every user and free of secrets."""
 _VERSIONED_ETC: Final = (
     *(f"java-{version}-openjdk" for version in range(8, 31)),
     *(f"python3.{version}" for version in range(9, 20)),
@@ -59,20 +59,17 @@ SYSTEM_READ: Final = (
 
 
 class ShellLimits(Struct, frozen=True):
-    """What one command may use.
-
-    Processes and memory: its whole process tree. Processor time and file size: each process.
-    """
+    """Resources of a command: processes and memory of its tree, CPU and file size per process."""
 
     processes: Annotated[int, Meta(ge=1, le=65_536)] = 4096
     memory_mb: Annotated[int, Meta(ge=0, le=1_048_576)] = 0
-    """0: three quarters of what the machine has, which is the most that any number means."""
+    """0: three quarters of the machine's memory, which also caps every other value."""
     file_mb: Annotated[int, Meta(ge=1, le=1_048_576)] = 4096
     cpu_s: Annotated[int, Meta(ge=0, le=86_400)] = 0
-    """0: none; its time-out bounds it."""
+    """0: no limit besides the command's timeout."""
 
     def stricter(self, other: "ShellLimits") -> "ShellLimits":
-        """Return the smaller of each; for memory and processor time 0 is more than any number."""
+        """Return the smaller of each; for memory and processor time 0 counts as the largest."""
         return ShellLimits(
             processes=min(self.processes, other.processes),
             memory_mb=_smaller(self.memory_mb, other.memory_mb),
@@ -86,17 +83,17 @@ def _smaller(one: int, other: int) -> int:
 
 
 class ConfineMax(Struct, frozen=True):
-    """What one confined command may change without a question, of what could be lost."""
+    """How much existing content one confined command may change without asking."""
 
     files: Annotated[int, Meta(ge=0, le=10**9)] = 500
-    """Files that were there and are changed or gone."""
+    """Existing files that it changes or deletes."""
     mb: Annotated[int, Meta(ge=0, le=10**9)] = 200
-    """Of what those files held."""
+    """Total former size of those files."""
     deleted: Annotated[int, Meta(ge=0, le=10**9)] = 50
 
 
 class ShellSettings(Struct, frozen=True):
-    """`[shell]`: what a command may see and reach, and what an ask is about."""
+    """`[shell]`: what a command may read, write and reach, and what a person approves."""
 
     network: Network = "policy"
     git: Git = "safe"
@@ -107,16 +104,16 @@ class ShellSettings(Struct, frozen=True):
     commit: Commit = "each"
     limits: ShellLimits = field(default_factory=ShellLimits)
     env: tuple[NonEmpty, ...] = ()
-    """Names of variables that a call may set; a `*` may stand at the end."""
+    """Environment variables that a call may set; a name may end in `*`."""
     caches: bool = True
-    """Whether commands of one workspace share a private place for the caches of tools."""
+    """Whether commands of one workspace share a private directory for tool caches."""
     confine_max: ConfineMax = field(default_factory=ConfineMax)
 
 
 class HookSettings(Struct, frozen=True):
-    """`[hook]`. `also_write` is None where each client's own default holds.
+    """`[hook]`. `also_write` None: the client's default.
 
-    `outside` are patterns of commands that are left to the client as they are.
+    `outside`: patterns of commands that are left to the client unchanged.
     """
 
     on_allow: OnAllow = "silent"
@@ -127,19 +124,19 @@ class HookSettings(Struct, frozen=True):
     paranoid: bool = False
     sandbox_ignored: bool = True
     scratch: bool = True
-    """Whether agents are told where scratch work goes."""
+    """Whether agents are told which directory is for scratch work."""
 
 
 class AgentBinding(Struct, frozen=True):
     """`[agents."NAME"]`: a profile for an agent or a client's agent type.
 
-    With a `workspace` or a `parent` it declares an agent, which `paddock trust` makes so.
+    With a `workspace` or a `parent` it declares an agent, which `paddock trust` creates.
     """
 
     name: str
     profile: str
     workspace: NonEmpty = ""
-    """A directory from the project's root, or of the host; empty: the parent's."""
+    """A directory, relative to the project's root or absolute; empty: the parent's."""
     parent: NonEmpty = ""
     permissions: Permissions = field(default_factory=Permissions)
 
@@ -149,10 +146,9 @@ class AgentBinding(Struct, frozen=True):
 
 
 class LoweredLimits(Struct, frozen=True):
-    """`[limits]`: what a file may lower of `paddock.limits`.
+    """`[limits]`: the limits of `paddock.limits` that a file may lower.
 
-    None is ever raised but `shell_timeout_s`, and that for `run_shell` alone. The others are
-    bounds of the house and stay what they are.
+    Only `shell_timeout_s` may be raised, and only for `run_shell`. All other limits are fixed.
     """
 
     change_set_bytes_max: int = hard.change_set_bytes_max
@@ -178,13 +174,13 @@ class LoweredLimits(Struct, frozen=True):
 
 
 class HistorySettings(Struct, frozen=True):
-    """`[history]`: how much of what was replaced is kept."""
+    """`[history]`: how much replaced content is kept."""
 
     bytes_max: Annotated[int, Meta(ge=0, le=10**15)] = 2_000_000_000
 
 
 CREDENTIAL: Final = "credential:"
-"""Before the name of a credential, in `env` and `headers`: the server has what stands for it."""
+"""Prefix of a credential's name in `env` and `headers`: the server gets its placeholder."""
 _HTTPS: Final = lazy_pattern(r"https://(?:\[([^\]]+)\]|([^:/\[]+))(?::([0-9]+))?(?:/|$)")
 _SEES: Final = {
     "none": "sees no file of the workspace",
@@ -194,17 +190,17 @@ _SEES: Final = {
 
 
 class McpTools(Struct, frozen=True):
-    """Which tools of a server are offered at all. What they may do, profiles say."""
+    """Which tools of a server are offered. Profiles decide which calls are allowed."""
 
     allow: tuple[NonEmpty, ...] = ("*",)
-    """`*` stands for any part."""
+    """`*` matches any part."""
     deny: tuple[NonEmpty, ...] = ()
 
 
 class McpServer(Struct, frozen=True):
-    """`[mcp.servers.NAME]`: a server of somebody else's, started by `command` or reached at `url`.
+    """`[mcp.servers.NAME]`: a third-party server, started by `command` or reached at `url`.
 
-    One of the two is given.
+    Exactly one of the two is given.
     """
 
     name: str
@@ -213,28 +209,28 @@ class McpServer(Struct, frozen=True):
     env: tuple[tuple[str, str], ...] = ()
     """Variables and values; a value may be `credential:NAME`."""
     network: tuple[NonEmpty, ...] = ()
-    """What it may reach, as behind `tool:net:connect`, or with a method `tool:net:request`."""
+    """What it may reach: targets of `tool:net:connect`, or with a method `tool:net:request`."""
     addresses: tuple[NonEmpty, ...] = ()
     """Networks that its hosts may be in, besides public addresses."""
     headers: tuple[tuple[str, str], ...] = ()
-    """Of requests to `url`; a value is `credential:NAME`, with or without a scheme before it."""
+    """Of requests to `url`; a value is `credential:NAME`, optionally after a scheme."""
     files: McpFiles = "none"
-    """The workspace as it sees it."""
+    """Its access to the workspace."""
     tools: McpTools = field(default_factory=McpTools)
     record: McpRecord = "whole"
     """How the ledger keeps the arguments of a call."""
     redact: tuple[NonEmpty, ...] = ()
-    """JSON pointers to what it keeps nothing of."""
+    """JSON pointers to arguments that the ledger leaves out."""
 
     @property
     def host(self) -> tuple[str, int] | None:
-        """Of its URL; None for one that runs here, and for one of this machine."""
+        """Host and port of its URL; None for a command and for a local `http` URL."""
         match = _HTTPS.match(self.url)
         return None if match is None else ((match[1] or match[2]).lower(), int(match[3] or 443))
 
 
 class McpSettings(Struct, frozen=True):
-    """`[mcp]`: the server of an agent's tools, and the servers of others behind it."""
+    """`[mcp]`: the server of an agent's tools, and the third-party servers behind it."""
 
     calls_max: Annotated[int, Meta(ge=1, le=1024)] = 32
     """Calls that run at once."""
@@ -242,9 +238,9 @@ class McpSettings(Struct, frozen=True):
 
 
 class ApprovalSettings(Struct, frozen=True):
-    """`[approvals]`: what is told of a question that waits, in the user's own configuration alone.
+    """`[approvals]`: who is notified of a pending request; only in the user's configuration.
 
-    `notify` is a program; the request is JSON on its standard input.
+    `notify` is a program that gets the request as JSON on its standard input.
     """
 
     notify: tuple[NonEmpty, ...] = ()
@@ -253,7 +249,7 @@ class ApprovalSettings(Struct, frozen=True):
 class AnchorSettings(Struct, frozen=True):
     """`[ledger] anchor`: where checkpoints of the governance ledger go.
 
-    Exactly one of the three is given; all empty is the default, a directory
+    At most one of the three is given; all empty means the default, a directory
     beside the planes.
     """
 
@@ -263,19 +259,19 @@ class AnchorSettings(Struct, frozen=True):
 
 
 class LedgerSettings(Struct, frozen=True):
-    """`[ledger]`. `anchor` and `signer` are read from the user's own configuration alone."""
+    """`[ledger]`. `anchor` and `signer` are read only from the user's own configuration."""
 
     keep_model_contents: bool = False
     anchor: AnchorSettings = field(default_factory=AnchorSettings)
     signer: tuple[NonEmpty, ...] = ()
-    """The program that signs checkpoints; empty where this process does."""
+    """The program that signs checkpoints; empty: this process does."""
 
 
 class ProviderSettings(Struct, frozen=True):
-    """`[providers.NAME]`: how a model is reached. Empty where a default holds.
+    """`[providers.NAME]`: how a model is reached. Empty values mean the default.
 
-    A key never stands in a file: `api_key_env` names a variable,
-    `api_key_command` a program that prints it.
+    A key is never in a file: `api_key_env` names a variable, `api_key_command` a program
+    that prints it.
     """
 
     name: str
@@ -300,9 +296,9 @@ class CredentialSource(Struct, frozen=True):
 
 
 class CredentialSettings(Struct, frozen=True):
-    """`[credentials.NAME]`: which hosts get a value that commands never have.
+    """`[credentials.NAME]`: the hosts that get a value which commands never see.
 
-    In the sandbox `variable` holds what stands for it.
+    In the sandbox `variable` holds a placeholder for it.
     """
 
     name: str
@@ -318,14 +314,14 @@ class NetworkSettings(Struct, frozen=True):
 
 
 class PackageRule(Strict, frozen=True):
-    """A connection that a package client makes, and where its name may lead besides."""
+    """A connection of a package client, and networks its host may be in besides public ones."""
 
     action: str
     addresses: tuple[str, ...] = ()
 
 
 class Settings(Struct, frozen=True):
-    """All tables that are no rules, as they hold together."""
+    """All tables other than rules and paths, in force together."""
 
     shell: ShellSettings = field(default_factory=ShellSettings)
     hook: HookSettings = field(default_factory=HookSettings)
@@ -348,12 +344,11 @@ _HOST_PATH: Final = lazy_pattern(r"(/|~/)[^\0]*|~", re.DOTALL)
 _ENV_PATTERN: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*\*?")
 _ENV_RESERVED: Final = (
     *("PATH", "LD_*", "BASH_ENV", "GIT_*", "NODE_OPTIONS", "PYTHON*"),
-    # The same by other means: what a shell reads at its start, and where programs look for
-    # their configuration.
+    # Also variables that a shell reads at startup, and that locate programs' configuration.
     *("ENV", "SHELLOPTS", "BASHOPTS", "BASH_FUNC_*", "IFS", "PS4", "CDPATH", "PERL5*", "RUBYOPT"),
     *("RUBYLIB", "HOME", "TMPDIR", "PWD", "XDG_CONFIG_*"),
 )
-"""Threat: a call for a command that a rule allows sets what its name stands for."""
+"""Threat: a call for an allowed command changes which program the command's name runs."""
 
 Given = TypeVar("Given", bound=Struct)
 
@@ -376,7 +371,7 @@ class ShellChanges(Struct, frozen=True):
 
 
 def lay_over(base: Given, changes: Struct) -> Given:
-    """Put what `changes` says in place of what `base` does; None says nothing."""
+    """Replace fields of `base` by those of `changes` that are not None."""
     values = ((each.name, getattr(changes, each.name)) for each in fields(changes))
     return replace(base, **{name: value for name, value in values if value is not None})
 
@@ -387,7 +382,7 @@ def read_shell_changes(table: Table) -> ShellChanges:
 
 
 def covers(pattern: str, name: str) -> bool:
-    """Whether a pattern of `env` is, or covers, a name, or another pattern whole."""
+    """Return True if a pattern of `env` covers the whole of a name or another pattern."""
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else pattern == name
 
 
@@ -395,10 +390,10 @@ def _env_names(table: Table, name: str) -> tuple[str, ...]:
     def parse(given: Text) -> str:
         why = reserved_problem(given.text)
         if _ENV_PATTERN.fullmatch(given.text) is None:
-            why = "which is no name of a variable; a * may stand at its end"
+            why = "which is not a variable name; it may end in *"
         if why:
-            said = f"env in {table.title} holds {quote_toml(given.text)}, {why}"
-            raise PatternError(said, 'name what tests read, as ["CI", "PYTEST_*"]')
+            message = f"env in {table.title} has {quote_toml(given.text)}, {why}"
+            raise PatternError(message, 'name what tests read, as ["CI", "PYTEST_*"]')
         return given.text
 
     return table.parsed(name, parse)
@@ -414,8 +409,8 @@ def reserved_problem(pattern: str) -> str:
 def host_paths(table: Table, name: str) -> tuple[str, ...]:
     def parse(given: Text) -> str:
         if _HOST_PATH.fullmatch(given.text) is None or ".." in given.text.split("/"):
-            said = f"{name} in {table.title} holds {quote_toml(given.text)}, not an absolute path"
-            raise PatternError(said, "write it from / or ~/, without ..")
+            message = f"{name} in {table.title} has {quote_toml(given.text)}, not an absolute path"
+            raise PatternError(message, "write it from / or ~/, without ..")
         return given.text
 
     return table.parsed(name, parse)
@@ -427,7 +422,7 @@ def offers(server: McpServer, tool: str) -> bool:
 
 
 def describe_server(server: McpServer) -> str:
-    """Return all that it is given, for a person who is asked about it."""
+    """Describe what the server is given, for a person who is asked to approve it."""
     what = f"runs {shlex.join(server.command)}"
     kept = [f"{each} of arguments is not recorded" for each in server.redact]
     if server.record == "digest":
@@ -447,7 +442,7 @@ class CredentialUse(Struct, frozen=True):
     key: str
     name: str
     variable: str
-    """What holds its placeholder in the server's sandbox."""
+    """The variable that holds its placeholder in the server's sandbox."""
     credential: str
 
 
@@ -463,20 +458,21 @@ def credential_uses(server: McpServer) -> Iterator[CredentialUse]:
 def credential_problems(
     server: McpServer, known: Iterable[CredentialSettings]
 ) -> Iterator[tuple[CredentialUse, str, str]]:
-    """Yield what a server cannot be given, each with what is said of it and what to do."""
+    """Yield each credential that the server cannot get, with a message and a hint."""
     hosts = {each.name: each.hosts for each in known}
     for use in credential_uses(server):
         given, where = hosts.get(use.credential), server.host
-        said = f"{use.name} of the MCP server {server.name} wants the credential "
-        said += quote_toml(use.credential)
+        message = f"{use.name} of the MCP server {server.name} wants the credential "
+        message += quote_toml(use.credential)
         table = f"[credentials.{use.credential}]"
         if given is None:
-            yield use, f"{said}, which is not there", f"add {table} to the user's own configuration"
+            hint = f"add {table} to the user's configuration"
+            yield use, f"{message}, which is not defined", hint
         elif where is not None and where not in given:
             place = f"{where[0]}:{where[1]}"
-            yield use, f"{said}, whose hosts do not name {place}", f"add it to hosts of {table}"
+            yield use, f"{message}, whose hosts do not name {place}", f"add it to hosts of {table}"
 
 
 def net_action(text: str) -> str:
-    """Return an entry of `network` as the action of a rule."""
+    """Return an entry of `network` as an action."""
     return f"tool:net:{'request' if ' ' in text.strip() else 'connect'} {text}"

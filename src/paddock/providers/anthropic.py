@@ -1,4 +1,4 @@
-"""Anthropic's models, by the Messages API and the official SDK."""
+"""Ask Anthropic's models through the Messages API and the official SDK."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -43,13 +43,12 @@ from paddock.values.models import (
     UserMessage,
 )
 
-# Blocks are kept as they came: thinking and its signature go back unchanged. The
-# arguments of a call are kept as the text that arrived; the SDK's helper would
-# complete a cut one silently.
+# Blocks are stored as received: thinking and its signature are sent back unchanged. The arguments
+# of a call are stored as text, because the SDK's helper silently completes cut arguments.
 
 RAW_INPUT: Final = "raw_input"
-"""Our member of an assembled tool_use block: its arguments as text, or, where a piece was
-not understood, what came."""
+"""Paddock's member of an assembled tool_use block: its arguments as text, or the received pieces if
+one was not understood."""
 
 _TEXT_DELTAS: Final = {
     "text_delta": "text",
@@ -77,7 +76,7 @@ class _Block(Struct):
     texts: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     """Member → the pieces of its text so far."""
     inputs: list[Json] = field(default_factory=list[Json])
-    """The pieces of its arguments so far, each of which should be text."""
+    """The pieces of its arguments so far; each should be text."""
     is_open: bool = True
 
 
@@ -92,7 +91,7 @@ class MessageAssembly:
     def feed(self, event: Mapping[str, Json]) -> str:
         kind = as_text(event.get("type"))
         if kind not in _EVENTS:
-            return ""  # New kinds may be added to the API; none of them ends a message.
+            return ""  # The API may add event types; no new type ends a message.
         if self.is_complete or (self._message is None) != (kind == "message_start"):
             raise _out_of_order(f"{kind} out of order")
         match kind:
@@ -147,8 +146,7 @@ class MessageAssembly:
             piece = delta.get("partial_json")
             block.inputs.append("" if piece is None else piece)
         elif block.content.get("type") == "tool_use":
-            # Threat: a call whose arguments came in a delta of an unknown kind would run
-            # without them.
+            # Threat: a call runs without the arguments in a delta of an unknown type.
             block.inputs.append(dict(delta))
             self._is_exact = False
         elif kind in _TEXT_DELTAS:
@@ -175,7 +173,7 @@ def _close(block: _Block) -> None:
 DIALECT: Final = "anthropic"
 ADDRESS: Final = "https://api.anthropic.com"
 DEFAULT_MODEL: Final = "claude-opus-5-5"
-# The conversation so far is read from the service's cache in the next request.
+# The next request reads the conversation so far from the service's cache.
 _CACHED: Final[Mapping[str, Json]] = {"cache_control": {"type": "ephemeral"}}
 
 STOPS: Final = {
@@ -187,11 +185,11 @@ STOPS: Final = {
     "refusal": Stop.REFUSAL,
     "pause_turn": Stop.PAUSE,
 }
-"""Every reason of the API; what is not here is `Stop.UNKNOWN`."""
+"""Every stop reason of the API; any other is `Stop.UNKNOWN`."""
 
 
 def request_body(request: ModelRequest, model: str, issued: str) -> dict[str, Json]:
-    """The body of POST /v1/messages, streaming. The API takes no temperature any more.
+    """Build the body of a streaming POST /v1/messages. The API no longer accepts a temperature.
 
     With `issued`, the answer comes as a call to a tool of that name.
     """
@@ -215,7 +213,7 @@ def request_body(request: ModelRequest, model: str, issued: str) -> dict[str, Js
 
 
 def _native_schema(output: OutputSchema) -> Json:
-    # With the request, and not with this module: the SDK takes a second to load.
+    # Imported per request, not with this module: the SDK takes a second to load.
     from anthropic import transform_schema
 
     try:
@@ -223,7 +221,7 @@ def _native_schema(output: OutputSchema) -> Json:
     except ValueError as error:
         raise ConfigError(
             f"the output schema {quote(output.name)} cannot be used: {quote(str(error))}",
-            hint="give every part of it a type",
+            hint="give every part of the schema a type",
         ) from None
 
 
@@ -241,7 +239,7 @@ def _messages(messages: tuple[Message, ...]) -> list[Json]:
         role = "assistant" if isinstance(message, AssistantMessage) else "user"
         blocks = _blocks(message)
         if not blocks:
-            continue  # An empty message is refused, and says nothing.
+            continue  # The API refuses an empty message, which has no content anyway.
         if role == "user" and found and found[-1]["role"] == "user":
             found[-1]["content"] += blocks
         else:
@@ -289,17 +287,17 @@ class AnthropicWire(Struct, frozen=True):
     def connect(self, key: Key) -> Client:
         import anthropic
 
-        # Keep the SDK from sending the conversation to a telemetry collector as well.
+        # Keep the SDK from sending the conversation to a telemetry collector, too.
         make = partial(anthropic.AsyncAnthropic, open_telemetry=False)
         credential = {"x-api-key": key.reveal()}
         made = self.server.connect(make, anthropic, ADDRESS, key, credential)
         return Client(anthropic, made, made.messages)
 
     def prepare(self, request: ModelRequest) -> PreparedRequest:
-        """Make the request's body.
+        """Build the request's body.
 
-        The API's structured output closes every object; where that would change what the
-        schema allows, ask for the answer as a call.
+        The API's structured output closes every object. If that would change the schema, request
+        the answer as a call.
         """
         output = request.output
         issued = "" if output is None or is_closed(output.schema) else self.issue()
@@ -323,7 +321,7 @@ class AnthropicWire(Struct, frozen=True):
             if block.get("type") == "text":
                 texts.append(as_text(block.get("text")))
                 if not texts[-1].strip():
-                    continue  # Sent back, an empty text block is refused.
+                    continue  # The API refuses an empty text block that is sent back.
             kept.append(dict(block))
         raw = as_text(message.get("stop_reason"))
         stop = STOPS.get(raw, Stop.UNKNOWN)
@@ -346,7 +344,7 @@ class AnthropicWire(Struct, frozen=True):
 def _kept_call(block: Mapping[str, Json], reader: CallReader) -> Json:
     given = block.get(RAW_INPUT)
     if given is None:
-        # This API gives an object; make it text, to be read as strictly as on any other.
+        # This API sends an object; make it text, which is read as strictly as with other APIs.
         whole = block.get("input")
         given = "null" if whole is None else raw_text(whole)
     call = reader.read(as_text(block.get("id")), as_text(block.get("name")), given)

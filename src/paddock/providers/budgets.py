@@ -1,7 +1,7 @@
-"""The token budgets of a running session, shared by its threads.
+"""Reserve and settle the token budgets of a running session, shared by its threads.
 
-One lock for the whole tree: a reservation checks every scope from its own up to the
-session, and takes from all of them or from none.
+One lock covers the whole tree: a reservation checks every scope from its own up to the session, and
+takes tokens from all of them or from none.
 """
 
 import threading
@@ -23,15 +23,15 @@ class _Scope(Struct):
 class _Shared(Struct):
     mode: BudgetMode
     lock: threading.Lock = field(default_factory=threading.Lock)
-    told: set[str] = field(default_factory=set[str])
-    """Names of scopes that a reservation has already reported as short."""
+    reported: set[str] = field(default_factory=set[str])
+    """Names of scopes already reported as short."""
 
 
 class Budget:
     def __init__(self, session: _Shared, chain: tuple[_Scope, ...]) -> None:
         self._session = session
         self._chain = chain
-        """Its own scope, then those above it."""
+        """This scope, then those above it."""
 
     @property
     def mode(self) -> BudgetMode:
@@ -51,11 +51,11 @@ class Budget:
         return Budget(self._session, (_Scope(Account(name, limit)), *self._chain))
 
     def reserve(self, tokens: int, *, at_least: int | None = None) -> "TokenReservation":
-        """Take `tokens` out of this scope and all above, to be settled after the call.
+        """Take `tokens` from this scope and all above, to be settled after the call.
 
-        With `at_least`, mode `enforce` grants what is free, from that up to `tokens`.
+        With `at_least`, mode `enforce` grants the free tokens, from `at_least` up to `tokens`.
 
-        Raises: BudgetExhaustedError: in mode `enforce`, where a scope has too little. ValueError.
+        Raises: BudgetExhaustedError: in mode `enforce`, if a scope has too little. ValueError.
         """
         if tokens < 0 or (at_least is not None and not 0 <= at_least <= tokens):
             raise ValueError(f"a reservation of {tokens} tokens, at least {at_least}")
@@ -67,14 +67,14 @@ class Budget:
             if self.mode is BudgetMode.ENFORCE:
                 if shortage is not None:
                     raise BudgetExhaustedError(
-                        str(shortage), hint="raise the budget, or begin a new session"
+                        str(shortage), hint="raise the budget, or start a new session"
                     )
                 granted = tokens if free is None else max(needed, min(tokens, free))
             self._take(reserved=granted, spent=0)
             if shortage is None or self.mode is BudgetMode.OFF:
                 return TokenReservation(self, granted)
-            is_news = shortage.scope not in self._session.told
-            self._session.told.add(shortage.scope)
+            is_news = shortage.scope not in self._session.reported
+            self._session.reported.add(shortage.scope)
             return TokenReservation(self, granted, shortage, is_news=is_news)
 
     def settle(self, reserved: int, used: int) -> None:
@@ -96,18 +96,16 @@ class Budget:
         return found
 
     def _take(self, *, reserved: int, spent: int) -> None:
-        # Reserve in every scope above too, so that parallel requests cannot spend the same
-        # tokens twice.
+        # In every scope above too, so that parallel requests cannot spend the same tokens.
         for scope in self._chain:
             own = scope.account
             scope.account = replace(own, reserved=own.reserved + reserved, spent=own.spent + spent)
 
 
 class TokenReservation:
-    """Tokens reserved for one request. Settled once; a context manager.
+    """Tokens reserved for one request, settled once. A context manager.
 
-    Leaving its block unsettled spends all of it: a request of unknown cost may have
-    cost all that was granted.
+    Leaving its block unsettled spends all of them: a request of unknown cost may have used them.
     """
 
     def __init__(
@@ -120,16 +118,16 @@ class TokenReservation:
     ) -> None:
         self.granted = granted
         self.shortage = shortage
-        """In mode `warn`: what `enforce` would have refused it for."""
+        """In mode `warn`: the reason for which `enforce` would have refused it."""
         self.is_news = is_news
-        """Whether this is the first reservation to find that scope short."""
+        """True for the first reservation that finds the scope short."""
         self._budget = budget
         self._lock = threading.Lock()
         self._is_settled = False
 
     def settle(self, used: Usage) -> None:
-        """Spend what the request used, even more than was granted. Only the first time counts."""
-        # An embedding program's provider may claim a negative count: give no tokens back.
+        """Spend the used tokens, even more than were granted. Only the first call counts."""
+        # An embedding program's provider may report a negative count, which must not add tokens.
         self._settle(max(0, used.total))
 
     def release(self) -> None:
@@ -153,11 +151,11 @@ def session_budget(limit: int | None, mode: BudgetMode = BudgetMode.ENFORCE) -> 
     return Budget(_Shared(mode), (_Scope(Account("session", limit)),))
 
 
-# An estimate for reservations, above most tokenizers' counts: those in use need two bytes of
-# ordinary text or more for a token, most of them four, and we count three.
+# An estimate for reservations, above most tokenizers' counts: these need at least two bytes of
+# ordinary text for a token, most of them four; the estimate uses three.
 
 MESSAGE_TOKENS: Final = 8
-"""What an API adds around each message."""
+"""The overhead of an API for each message."""
 
 
 def estimate_input_tokens(request: ModelRequest) -> int:

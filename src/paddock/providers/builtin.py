@@ -1,9 +1,8 @@
-"""The model that comes with Paddock: rules, no key, no network, always there.
+"""Answer by rules, without a key or a network: the model that comes with Paddock.
 
-It recognises requests for Paddock's own tools, in plain English or written out,
-calls them one step after another, and answers from their results. It remembers
-nothing but the conversation in the request, calls only tools that the request
-offers, and says so when it does not understand.
+It recognises requests for Paddock's own tools, in plain English or written as calls. It runs them
+one step after another, and answers from their results. It knows only the conversation in the
+request, calls only tools that the request offers, and says when it does not understand.
 """
 
 import json
@@ -101,10 +100,10 @@ def small_talk(sentence: str, tools: Collection[str]) -> str:
 def help_text(tools: Iterable[str]) -> str:
     there = list(tools)
     if not there:
-        return f"{WHO} I have no tools here, so there is nothing that I can look up or do."
+        return f"{WHO} I have no tools here, so I cannot look up or do anything."
     rows = [f"  {name}: {EXAMPLES.get(name, name)}" for name in there]
     form = f"{there[0]} name=value"
-    return "\n".join([WHO, "Here I can call:", *rows, f"Or write a call out: {form}"])
+    return "\n".join([WHO, "Here I can call:", *rows, f"Or write the call itself: {form}"])
 
 
 def not_here(wishes: Wishes, tools: Sequence[str]) -> str:
@@ -116,7 +115,7 @@ def not_here(wishes: Wishes, tools: Sequence[str]) -> str:
 def report(answers: Sequence[ToolAnswer], left: int) -> str:
     parts = [_part(answer) for answer in answers]
     if left:
-        parts.append(f"I stopped there: {left} more of what you asked for is not done.")
+        parts.append(f"I stopped there, with {left} more of your requests not done.")
     return "\n\n".join(parts)
 
 
@@ -124,10 +123,12 @@ def _part(answer: ToolAnswer) -> str:
     shown = answer.content[: limits.builtin_answer_chars_max]
     missing = len(answer.content) - len(shown)
     cut = (
-        f"\n[{missing} more characters are in the result, and not repeated here]" if missing else ""
+        f"\n[the result has {missing} more characters, which are not repeated here]"
+        if missing
+        else ""
     )
     if answer.is_error:
-        return f"{answer.tool} did not do it:\n{shown}{cut}"
+        return f"{answer.tool} failed:\n{shown}{cut}"
     lead = _LEADS.get(answer.tool, f"{answer.tool}:")
     return f"{lead}\n{shown or '(nothing)'}{cut}"
 
@@ -142,7 +143,7 @@ _ACTS: Final = {
     "command": ("command", "request", "directive", "instruction", "action"),
     "statement": ("statement", "assertion", "inform", "other", "unknown"),
 }
-"""A speech act under the names that schemas give it, best first."""
+"""A speech act, and its names in schemas, best first."""
 _AMBIGUITY: Final = {
     False: ("low", "none", "clear", "unambiguous"),
     True: ("high", "ambiguous", "medium", "unclear"),
@@ -151,7 +152,7 @@ _NUMBERS: Final = {
     False: {"boolean": False, "number": 0.1, "integer": 0},
     True: {"boolean": True, "number": 0.9, "integer": 1},
 }
-"""An ambiguity where the schema wants no word."""
+"""An ambiguity, if the schema does not ask for a word."""
 _EMPTY: Final[Mapping[str, Json]] = {
     "boolean": False,
     "integer": 0,
@@ -162,23 +163,22 @@ _EMPTY: Final[Mapping[str, Json]] = {
 
 
 def fit_answer(output: OutputSchema, sentence: str, answer: str) -> Mapping[str, Json]:
-    """An object for the schema: what it can tell of the sentence, and `answer` as text.
+    """Build an object for the schema, from the kind of sentence and `answer` as text.
 
-    It need not fit: whoever asked checks it, and a schema for something else is
-    beyond a set of rules.
+    It may not fit the schema: the caller checks it, and rules cannot fill an arbitrary schema.
     """
     properties = as_map(output.schema.get("properties"))
     wanted = as_list(output.schema.get("required")) or list(properties)
     act = speech_act(sentence)
     is_unclear = act == "statement"
-    told: Mapping[str, tuple[tuple[str, ...], Mapping[str, Json]]] = {
+    known: Mapping[str, tuple[tuple[str, ...], Mapping[str, Json]]] = {
         "speech_act": (_ACTS[act], {}),
         "ambiguity": (_AMBIGUITY[is_unclear], _NUMBERS[is_unclear]),
     }
     found: dict[str, Json] = {}
     for name in map(str, wanted):
         schema = as_map(properties.get(name))
-        words, others = told.get(name, ((answer,), _EMPTY))
+        words, others = known.get(name, ((answer,), _EMPTY))
         by_word = {str(value).lower(): value for value in as_list(schema.get("enum"))}
         if by_word:
             best = next((by_word[word] for word in words if word in by_word), None)
@@ -203,10 +203,10 @@ _SEPARATOR: Final = lazy_pattern(rf"({TEXT})|(\n+|,?\s+(?:and\s+)?then\s+)", re.
 
 
 def parse_call(sentence: str, tools: Mapping[str, ToolSchema]) -> Wish | None:
-    """The call that is written out; None where this is not the exact form.
+    """Parse a call in its exact form `tool name=value`; None for any other sentence.
 
-    A value becomes what the tool's schema says of its name; one that cannot, or that
-    nobody knows, stays text, and the tool will say what is wrong with it.
+    A value gets the type of its name in the tool's schema. If it does not fit, or the name is
+    unknown, it stays text, and the tool reports the error.
     """
     name, _, rest = sentence.strip().partition(" ")
     tool = tools.get(name)
@@ -259,7 +259,7 @@ def split_steps(text: str) -> list[str]:
 
 MODEL: Final = "paddock-rules-1"
 _MARKED: Final = lazy_pattern(r"<user_message>(.*?)</user_message>", re.DOTALL)
-"""Where a prompt holds more than the user's own words, these stand in between."""
+"""The marks around the user's words in a prompt that contains more."""
 
 
 def new_call_id() -> str:
@@ -295,7 +295,7 @@ class BuiltinModel:
         return finish(request, Parts(text, stop, self.model, Usage(), stop.value), reader)
 
     def close(self) -> None:
-        """Do nothing."""
+        pass
 
 
 def _asked(request: ModelRequest) -> tuple[str, list[AssistantMessage | ToolAnswers]]:
@@ -319,7 +319,7 @@ def _next(
     plans = [_plan(request, step) for step in steps]
     unknown = [step for step, wishes in zip(steps, plans, strict=True) if not wishes]
     if unknown or not steps:
-        # Do none of several steps before all of them are understood.
+        # Start no step before all of them are understood.
         said = quote(unknown[0] if unknown else sentence)
         return f"I do not understand {said}.\n{help_text(tools)}"
     came = [answer for each in since if isinstance(each, ToolAnswers) for answer in each.answers]

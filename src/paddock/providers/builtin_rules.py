@@ -1,7 +1,7 @@
-"""The rules of the built-in model: sentences in plain English, as calls to Paddock's own tools.
+"""Map plain English sentences to calls of Paddock's tools: the rules of the built-in model.
 
-One table. A rule is a pattern for a whole sentence, and the ways to do what it asks for, best
-first: which of these tools there are depends on the agent. The first rule that fits counts.
+A rule is a pattern for a whole sentence, and the calls that fulfil it, best first, because the
+available tools depend on the agent. The first matching rule counts.
 """
 
 import re
@@ -35,9 +35,9 @@ _FOLDERS: Final = {
     "contracts": "HO1/contracts",
     "scratch": "HO2/scratch",
 }
-"""Folders of a plane that people call by their last name."""
+"""Folders of a plane that users call by their last part."""
 _PLAIN_FILES: Final = frozenset({"makefile", "dockerfile", "license", "readme", "copying"})
-"""Files that have no suffix."""
+"""Files without a suffix."""
 
 _LEDGERS: Final = {
     "session": "ho2m",
@@ -75,7 +75,7 @@ _EVENTS: Final = (
     (r"tool (?:calls?|intents?)", "TOOL_INTENT"),
     (r"tool results?", "TOOL_RESULT"),
 )
-"""How events are called, and their type."""
+"""Names of events in a sentence, and their types."""
 
 
 def unquoted(text: str) -> str:
@@ -84,7 +84,7 @@ def unquoted(text: str) -> str:
     return text.rstrip("?!.,:") or text
 
 
-# What a sentence gives for an argument.
+# Arguments from a sentence.
 
 
 def _path(found: Match) -> str:
@@ -137,7 +137,7 @@ def _regex(found: Match) -> str:
     return text
 
 
-# What a sentence asks for: tools with their arguments, each as it stands or found in the sentence.
+# Tools and their arguments: each is a constant, or a function of the matched sentence.
 
 _Ways = tuple[tuple[str, Mapping[str, "str | bool | Callable[[Match], str]"]], ...]
 
@@ -218,8 +218,8 @@ def _fill(ways: _Ways, found: Match) -> Wishes:
     )
 
 
-# The rules. A space stands for any white space, `<name>` for a group of that kind, and
-# `{in}` for "in the src directory", "under src" and the like.
+# The rules. A space matches any white space, `<name>` a group of that kind, and `{in}` phrases such
+# as "in the src directory" and "under src".
 _KINDS: Final = {
     "path": _PATH,
     "to": _PATH,
@@ -309,7 +309,7 @@ _PLEASE: Final = lazy_pattern(
 )
 
 _END: Final = lazy_pattern(r"(?<=[\w\"'`”)*])[.?!]+\s*$")
-"""A sentence's end; a path that is a dot is none."""
+"""The end of a sentence, but not a path that is a dot."""
 
 
 def find_wishes(sentence: str) -> Wishes:

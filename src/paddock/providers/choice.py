@@ -33,10 +33,10 @@ def choose_settings(
     api: str,
     known: tuple[ProviderSettings, ...],
 ) -> ProviderSettings:
-    """What an agent's configuration says, completed from `[providers.NAME]`.
+    """Complete an agent's configuration from `[providers.NAME]`.
 
-    `provider` is the name of such a table, or a kind of provider; empty is `builtin`. A value
-    that is given stands; an empty one is the table's.
+    `provider` is the name of such a table, or a kind of provider; empty means `builtin`. An empty
+    value is taken from the table.
     """
     name = provider or "builtin"
     table = next((each for each in known if each.name == name), None)
@@ -50,8 +50,8 @@ def choose_settings(
         api=api or table.api,
     )
     if base_url and base_url != table.base_url:
-        # Threat: a plane's configuration may name an address of its own, which would be sent
-        # the key that the user keeps for another.
+        # Threat: a plane's configuration names another address, which would get the user's key
+        # for the table's address.
         chosen = replace(chosen, api_key_env="", api_key_command=())
     _require_known(chosen)
     return chosen
@@ -65,8 +65,8 @@ def _require_known(settings: ProviderSettings) -> None:
         )
     if settings.api and (settings.provider != "openai" or settings.api not in APIS):
         raise ConfigError(
-            f"api is {quote(settings.api)} for the provider {quote(settings.provider)}",
-            hint="only openai has a choice: responses or chat",
+            f"invalid api {quote(settings.api)} for the provider {quote(settings.provider)}",
+            hint="only openai has an api setting: responses or chat",
         )
 
 
@@ -77,12 +77,11 @@ def open_provider(
     read_script: ReadScript | None = None,
     transport_for: "TransportFor | None" = None,
 ) -> Provider:
-    """The provider that the settings describe; nothing is sent yet, and no SDK is loaded.
+    """Create the provider of the settings, without sending anything or loading an SDK.
 
-    `variables` are those of the process: the keys, and `ANTHROPIC_BASE_URL` and
-    `OPENAI_BASE_URL` where the settings name no address. The model of `scripted` is the path of
-    its script. What `transport_for` makes for the key takes the place of the network; `builtin`
-    and `scripted` use neither.
+    `variables` are the process's: the keys, and `ANTHROPIC_BASE_URL` and `OPENAI_BASE_URL` if the
+    settings have no address. The model of `scripted` is the path of its script. The transport that
+    `transport_for` creates for the key replaces the network; `builtin` and `scripted` use neither.
     """
     _require_known(settings)
     kind = settings.provider
@@ -93,7 +92,7 @@ def open_provider(
     key = read_key(settings, variables)
     transport = None if transport_for is None else transport_for(key)
     address = settings.base_url or variables.get(f"{kind.upper()}_BASE_URL", "")
-    # Other variables of the SDK (headers, organization) were set for the environment's address.
+    # The SDK's other variables (headers, organization) are meant for the environment's address.
     takes_ambient = not settings.base_url
     if find_spec(kind) is None:
         raise missing_sdk(kind)
@@ -113,17 +112,17 @@ def open_provider(
 def _scripted(path: str, read_script: ReadScript | None) -> ScriptedModel:
     if read_script is None or not path:
         raise ConfigError(
-            "the scripted provider has no script", hint="name the file of the script as its model"
+            "the scripted provider has no script", hint="set model to the path of the script"
         )
     return ScriptedModel(parse_script(read_script(path), path), model=path)
 
 
-# The key to a provider: read when it is opened, shown nowhere.
+# The key of a provider is read when the provider is opened, and never shown.
 
 USUAL_VARIABLES: Final = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
-"""Where each SDK looks when nobody says otherwise."""
+"""The default variable of each SDK."""
 NO_KEY: Final = "no-key"
-"""Sent to a server of one's own that wants none; the SDK insists on some text."""
+"""Sent to a self-hosted server without a key, because the SDK requires some text."""
 
 
 class Key:
@@ -136,13 +135,13 @@ class Key:
         return self._text
 
     def scrub(self, text: str) -> str:
-        """`text` without the key.
+        """Remove the key from a text.
 
-        Threat: a server that quotes the request in its error would put the key into
-        messages, ledgers and the conversation.
+        Threat: a server quotes the request in its error, and so puts the key into messages,
+        ledgers and the conversation.
         """
         if self._text == NO_KEY:
-            return text  # No secret: keep a text that happens to hold it.
+            return text  # Not a secret: keep a text that happens to contain it.
         return text.replace(self._text, "[key]") if self._text else text
 
     def __repr__(self) -> str:
@@ -155,18 +154,18 @@ def without_key(settings: ProviderSettings) -> tuple[ProviderSettings, Mapping[s
 
 
 def read_key(settings: ProviderSettings, variables: Mapping[str, str]) -> Key:
-    """The key that the settings name, else the one in the SDK's usual variable.
+    """Return the key that the settings name, else the one in the SDK's default variable.
 
-    `variables` are those of the process. A server with a `base_url` of one's own may go without
-    a key, and never gets the one that the usual variable holds.
+    `variables` are the process's. A server with a custom `base_url` may have no key, and never gets
+    the one in the default variable.
     """
     if settings.api_key_command:
         return Key(_from_command(settings.api_key_command))
     if settings.api_key_env:
         return Key(_from_variable(settings.api_key_env, variables))
     if settings.base_url:
-        # Threat: a base_url that was set for a local server, or by someone else, would be
-        # handed the account's real key.
+        # Threat: a base_url for a local server, or one set by another user, would get the account's
+        # real key.
         return Key(NO_KEY)
     return Key(_from_variable(USUAL_VARIABLES[settings.provider], variables))
 
@@ -175,8 +174,8 @@ def _from_variable(name: str, variables: Mapping[str, str]) -> str:
     value = variables.get(name, "").strip()
     if not value:
         raise ConfigError(
-            f"the variable {quote(name)} holds no key",
-            hint="set it, or name another with api_key_env or api_key_command",
+            f"the environment variable {quote(name)} is not set, or is empty",
+            hint="set it to the key, or set api_key_env or api_key_command",
         )
     return _usable(value, name)
 
@@ -193,14 +192,14 @@ def _from_command(command: Sequence[str]) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(
-            f"api_key_command {shown} gave no key: {type(error).__name__}",
+            f"api_key_command {shown} failed: {type(error).__name__}",
             hint="it must print the key and end",
         ) from None
-    # Nothing that it printed is quoted: that may be the key.
+    # Never quote its output, which may be the key.
     value = done.stdout.decode("utf-8", "replace").strip()
     if done.returncode != 0 or not value:
         raise ConfigError(
-            f"api_key_command {shown} gave no key (exit {done.returncode})",
+            f"api_key_command {shown} printed no key (exit {done.returncode})",
             hint="it must print the key and exit 0",
         )
     return _usable(value, f"the output of {command[0]}")
@@ -209,7 +208,7 @@ def _from_command(command: Sequence[str]) -> str:
 def _usable(value: str, source: str) -> str:
     if not value.isascii() or not value.isprintable() or " " in value:
         raise ConfigError(
-            f"{quote(source)} holds no key: it has spaces or characters that no key has",
-            hint="one line, nothing but the key",
+            f"{quote(source)} is not a key: it contains spaces or characters that keys cannot have",
+            hint="provide one line that contains only the key",
         )
     return value

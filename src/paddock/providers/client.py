@@ -1,4 +1,4 @@
-"""A provider behind an SDK: send one request, read one stream, whichever wire (HTTP API)."""
+"""Send a request through an SDK, and read its stream, for any wire (HTTP API)."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_END_S: Final = 10.0  # for the last work of a loop that is closed
+_END_S: Final = 10.0  # for the cleanup of a loop that is closed
 
 
 class LoopThread:
@@ -46,7 +46,7 @@ class LoopThread:
         self._thread: threading.Thread | None = None
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Raises: what `closed` of the constructor makes, where it was closed or forked."""
+        """Raises: the error that `closed` creates, if the thread was closed or forked."""
         with self._lock:
             if self._is_closed or (self._loop is not None and self._owner != os.getpid()):
                 work.close()
@@ -60,7 +60,7 @@ class LoopThread:
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do the last work, if that takes no longer than `_END_S`, and end. Twice is harmless."""
+        """Run the cleanup for at most `_END_S`, and stop. Calling it twice is harmless."""
         with self._lock:
             self._is_closed = True
             loop, self._loop = self._loop, None
@@ -79,16 +79,16 @@ class LoopThread:
 
 @contextmanager
 def converted(sdk: Any, key: Key, provider: str) -> Generator[None]:
-    """Turn whatever the SDK raises into a ProviderError, without the key in it.
+    """Convert the SDK's errors, and those of its HTTP client, into a ProviderError without the key.
 
-    A stream that is cut may surface as the HTTP client's own error.
+    An interrupted stream may raise the HTTP client's error.
     """
     import httpx2
 
     try:
         yield
     except sdk.APIStatusError as error:
-        # An error in the midst of a stream has the status of the stream.
+        # An error in the middle of a stream has the status of the stream.
         status = error.status_code if error.status_code >= 300 else 0
         headers = error.response.headers
         raise failure_of(key, provider, error.body, str(error), status, headers) from None
@@ -110,7 +110,7 @@ def converted(sdk: Any, key: Key, provider: str) -> Generator[None]:
         raise failure_of(key, provider, error.body, str(error)) from None
     except UnicodeEncodeError:
         raise ProviderError(
-            "the conversation holds half of a surrogate pair, which no wire can carry",
+            "the conversation contains half of a surrogate pair, which cannot be sent",
             kind=FailureKind.REQUEST,
             hint="it may come from a file name or a paste that is not UTF-8",
         ) from None
@@ -119,7 +119,7 @@ def converted(sdk: Any, key: Key, provider: str) -> Generator[None]:
 
 
 def _root_of(error: BaseException) -> BaseException:
-    """The innermost cause: the SDK's own text is only "Connection error."."""
+    """Return the innermost cause, because the SDK's text is only "Connection error."."""
     while (cause := error.__cause__ or error.__context__) is not None:
         error = cause
     return error
@@ -135,7 +135,7 @@ def failure_of(
 ) -> ProviderError:
     said = as_map(as_map(body).get("error")) or as_map(body)
     words = (as_text(said.get("code")), as_text(said.get("type")))
-    # Without a status or a word we know, in the middle of an answer: the server's fault.
+    # Without a status or a known word, in the middle of an answer: a server error.
     kind = kind_of(status or 500, *words)
     how = f"answers {status}" if status else f"reports {next(filter(None, words), 'an error')}"
     message = as_text(said.get("message")) or text or "no reason given"
@@ -151,7 +151,7 @@ def failure_of(
 
 def _no_answer(provider: str, what: str) -> ProviderError:
     return ProviderError(
-        f"{provider} sent something that is no answer: {quote(what)}", kind=FailureKind.BROKEN
+        f"{provider} sent an invalid answer: {quote(what)}", kind=FailureKind.BROKEN
     )
 
 
@@ -165,7 +165,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return seconds
     try:
         until = parsedate_to_datetime(value)
-        # The server's own clock, where it shows it: ours may be wrong.
+        # Use the server's clock if it sends the time: ours may be wrong.
         now = parsedate_to_datetime(headers.get("date", ""))
     except (TypeError, ValueError):
         return None
@@ -182,9 +182,9 @@ def _number(text: str) -> float | None:
 
 
 class Server(Struct, frozen=True):
-    """Where a wire goes: to its vendor, or to a server of one's own.
+    """The server of a wire: the vendor's, or a custom address.
 
-    With `takes_ambient`, also send what the SDK finds in the environment besides the key.
+    `takes_ambient`: also send the headers that the SDK reads from the environment.
     """
 
     address: str = ""
@@ -199,14 +199,13 @@ class Server(Struct, frozen=True):
         key: Key,
         credential: Mapping[str, str],
     ) -> Any:
-        """Raises: ConfigError where the address is none."""
+        """Raises: ConfigError: invalid address."""
         import httpx2
 
         from paddock.providers.transport import OwnHeaders, limit_body
 
         own = () if self.takes_ambient else (OwnHeaders(credential),)
-        # Threat: a server that answers with another address would be sent there the whole
-        # conversation again.
+        # Threat: a server redirects to another address, which would get the whole conversation.
         http = sdk.DefaultAsyncHttpxClient(
             transport=self.transport,
             follow_redirects=False,
@@ -217,14 +216,14 @@ class Server(Struct, frozen=True):
                 api_key=key.reveal(),
                 base_url=self.address or usual,
                 timeout=sdk.Timeout(limits.model_silence_timeout_s, connect=10.0),
-                # The gateway retries, within a budget; the SDK would wait as long as it is told.
+                # The gateway retries within a budget; the SDK waits as long as the server asks.
                 max_retries=0,
                 http_client=http,
             )
         except (ValueError, httpx2.InvalidURL) as error:
             raise ConfigError(
-                f"base_url {quote(self.address)} is no address: {error}",
-                hint="give a whole one, such as http://127.0.0.1:8080",
+                f"base_url {quote(self.address)} is not a valid address: {error}",
+                hint="use a complete URL, such as http://127.0.0.1:8080",
             ) from None
 
 
@@ -255,18 +254,19 @@ class Wire(Protocol):
     def assembly(self) -> Assembly: ...
 
     def read(self, message: Mapping[str, Json], prepared: PreparedRequest) -> ModelTurn:
-        """Raises: ProviderError where the message is an error, or none at all."""
+        """Raises: ProviderError: the message is an error, or invalid."""
         ...
 
     def connect(self, key: Key) -> Client:
-        """Raises: ConfigError where the SDK is not installed, or base_url is no address."""
+        """Raises: ConfigError: the SDK is not installed, or base_url is not an address."""
         ...
 
 
 class SdkProvider:
-    """Run each exchange on an event loop, where cancelling it closes its connection at once.
+    """Runs each exchange on an event loop, where a cancellation closes its connection at once.
 
-    A thread blocked in a read could not be interrupted; the caller's only waits for text.
+    A thread that is blocked in a read cannot be interrupted; the caller's thread only waits for
+    text.
     """
 
     def __init__(self, name: str, model: str, wire: Wire, key: Key) -> None:
@@ -307,7 +307,7 @@ class SdkProvider:
                     return cancelled_turn(self.model, text=seen)
             message = asked.result()
         except CancelledError:
-            said = "the provider was closed meanwhile"
+            said = "the provider was closed during the request"
             raise ProviderError(said, kind=FailureKind.REQUEST) from None
         finally:
             asked.cancel()
@@ -331,7 +331,7 @@ class SdkProvider:
     async def _ask(
         self, prepared: PreparedRequest, say: Callable[[str], None]
     ) -> Mapping[str, Json]:
-        # On the loop, so that two first requests do not make two clients.
+        # On the loop, so that two first requests do not create two clients.
         if self._client is None:
             self._client = self._wire.connect(self._key)
         create = self._client.resource.with_streaming_response.create
@@ -342,7 +342,7 @@ class SdkProvider:
                         kind = response.headers.get("content-type", "")
                         if kind.startswith("text/event-stream"):
                             return await self._stream(await response.parse(), say)
-                        # A server that does not stream answers whole.
+                        # A server without streaming sends the whole answer.
                         return self._members(await response.json())
         except TimeoutError:
             said = f"the model took longer than {limits.model_timeout_s:g} seconds"
@@ -353,7 +353,7 @@ class SdkProvider:
     ) -> Mapping[str, Json]:
         assembly = self._wire.assembly()
         async for event in events:
-            # As plain members: a turn goes back as it came, unknown ones included.
+            # As plain members: a turn is sent back unchanged, with unknown members.
             written = getattr(event, "to_dict", None)
             said = event if written is None else written(warnings=False)
             say(assembly.feed(self._members(said)))

@@ -1,4 +1,4 @@
-"""The one family of errors of every provider, whatever its SDK raises; and cancellation."""
+"""Define the common errors of all providers, and cancellation."""
 
 import threading
 from collections.abc import Callable, Generator
@@ -15,7 +15,7 @@ class FailureKind(StrEnum):
     CONNECTION = "connection"
     TIMEOUT = "timeout"
     BROKEN = "broken"
-    """The answer ended early, came in the wrong order, or was not what the wire promises."""
+    """The answer ended early, arrived in the wrong order, or violates the protocol."""
     RATE_LIMITED = "rate_limited"
     OVERLOADED = "overloaded"
     SERVER = "server"
@@ -39,14 +39,14 @@ TRANSIENT: Final = frozenset(
         FailureKind.SERVER,
     }
 )
-"""Failures that may pass. No tool ran, so asking again repeats no effect."""
+"""Temporary failures. No tool has run, so a retry repeats no side effect."""
 
 
 class ProviderError(ModelFailedError):
-    """How a provider fails.
+    """A provider's failure.
 
-    `status` is the HTTP status, 0 where there was none. `retry_after_s` is how long
-    the server asks to be left alone. `may_retry` is the server's own word on it.
+    `status` is the HTTP status, or 0. `retry_after_s` is the wait that the server asks for.
+    `may_retry` is the server's statement on whether a retry makes sense.
     """
 
     def __init__(
@@ -106,10 +106,10 @@ _BY_WORD: Final = {
 
 
 def kind_of(status: int, *words: str) -> FailureKind:
-    """The kind for an HTTP status and the words that the error's body uses for itself.
+    """Return the kind for an HTTP status and the error words of the body.
 
-    A quota that is used up comes as 429 as well; waiting does not help there, so the
-    body's word counts first.
+    An exhausted quota also has status 429, but waiting does not help. So the body's words are
+    checked first.
     """
     for word in words:
         if word in _BY_WORD:
@@ -120,10 +120,10 @@ def kind_of(status: int, *words: str) -> FailureKind:
 
 
 HINTS: Final = {
-    FailureKind.CONNECTION: "is the server running, and is base_url right?",
-    FailureKind.KEY: "set the key's variable, or name another with api_key_env",
-    FailureKind.QUOTA: "the account behind the key has nothing left to spend",
-    FailureKind.NOT_FOUND: "is the model's name right, and does the key reach it?",
+    FailureKind.CONNECTION: "check that the server is running and that base_url is correct",
+    FailureKind.KEY: "set the key's environment variable, or name another with api_key_env",
+    FailureKind.QUOTA: "the account of this key has no quota left",
+    FailureKind.NOT_FOUND: "check the model's name, and that the key may use the model",
     FailureKind.TOO_LARGE: "the conversation is too long for this model",
 }
 
@@ -136,7 +136,7 @@ def missing_sdk(name: str) -> HostError:
 
 
 class CancelToken:
-    """Cancelled once, for good. Every method may be called from any thread."""
+    """Cancelled once, permanently. Every method may be called from any thread."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -149,7 +149,7 @@ class CancelToken:
         return self._event.is_set()
 
     def cancel(self) -> None:
-        """Stop everything that was given this token. Twice is harmless."""
+        """Stop all work that has this token. Calling it twice is harmless."""
         with self._lock:
             self._event.set()
             waiting = list(self._callbacks.values())
@@ -158,7 +158,7 @@ class CancelToken:
             callback()
 
     def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback` when cancelled, or now if it is already; return what unregisters it."""
+        """Call `callback` on cancellation, or now if cancelled; return a function to unregister."""
         with self._lock:
             is_late = self._event.is_set()
             key = self._next

@@ -1,7 +1,7 @@
-"""The `Provider` protocol, and a gateway that retries a provider's failures.
+"""Define the `Provider` protocol, and retry a provider's failures.
 
-Only the request is ever sent again. No tool has run because of a reply that did
-not arrive, so no effect is repeated. Waits are bounded in number and in time.
+A retry sends only the request again. No tool runs on a reply that did not arrive, so no side effect
+is repeated. Retries are bounded in number and in time.
 """
 
 from collections.abc import Callable
@@ -20,19 +20,19 @@ from paddock.values.models import Message, ModelRequest, ModelTurn, Stop, Usage
 
 
 class TextSink(Protocol):
-    """Where text goes while it arrives. Called in the thread that called `route`."""
+    """Receives text while it arrives. Called in the thread that called `route`."""
 
     def text(self, piece: str) -> None:
-        """The next piece of the answer, never empty."""
+        """Receive the next piece of the answer, never empty."""
         ...
 
     def restarted(self) -> None:
-        """Discard what came so far: the request is to be sent again from the start."""
+        """Discard the text so far: the request will be sent again from the start."""
         ...
 
 
 class Provider(Protocol):
-    """Answers requests, from several threads at once if need be."""
+    """Answers requests, possibly from several threads at once."""
 
     @property
     def name(self) -> str:
@@ -49,14 +49,14 @@ class Provider(Protocol):
         on_text: TextSink | None = None,
         cancel: Cancel | None = None,
     ) -> ModelTurn:
-        """The model's turn. Cancelled: a turn with `Stop.CANCELLED` and the text so far.
+        """Return the model's turn. If cancelled: with `Stop.CANCELLED` and the text so far.
 
-        Raises: ProviderError where there is no turn.
+        Raises: ProviderError: the provider returned no turn.
         """
         ...
 
     def close(self) -> None:
-        """Let go of connections and threads. Twice is harmless."""
+        """Release connections and threads. Calling it twice is harmless."""
         ...
 
 
@@ -85,11 +85,11 @@ class RetryLimits(Struct, frozen=True):
 def plan_wait(
     failure: ProviderError, attempt: int, waited_s: float, draw: float, allowed: RetryLimits
 ) -> float | None:
-    """Seconds until attempt number `attempt` + 1; None where there is none.
+    """Return the seconds until attempt number `attempt` + 1; None for no further attempt.
 
-    `draw` is a random number from 0 up to 1: many clients that failed together must
-    not come back together. A server that asks for a longer wait than we allow is not
-    asked again: before that time it would refuse again.
+    `draw` is a random number from 0 up to 1: clients that failed together must not retry together.
+    If the server asks for a longer wait than is allowed, there is no retry, because the server
+    would refuse it.
     """
     if not failure.is_transient or attempt >= allowed.attempts:
         return None
@@ -105,11 +105,11 @@ def plan_wait(
 
 
 Wait = Callable[[float, Cancel | None], bool]
-"""Returns after so many seconds, or early and true when cancelled."""
+"""Waits for the seconds; returns early and True on cancellation."""
 
 
 Pay = Callable[[Callable[[], ModelTurn]], ModelTurn]
-"""Makes one attempt, and pays for it: calls what it is given, once, and hands on what comes.
+"""Makes one attempt and pays for it: calls its argument once, and returns or raises the result.
 
 Raises: BudgetExhaustedError: nothing was sent."""
 
@@ -144,13 +144,13 @@ class Gateway:
         cancel: Cancel | None = None,
         pay: Pay = lambda send: send(),
     ) -> ModelTurn:
-        """The model's turn, after as many attempts as it took (`attempts`).
+        """Return the model's turn, with the number of attempts (`attempts`).
 
-        Each attempt is made through `pay`. Cancelled, also while waiting: a turn with
+        Each attempt is made through `pay`. If cancelled, also while waiting: a turn with
         `Stop.CANCELLED`.
 
-        Raises: ProviderError, the last one, its message saying how often it was tried, and what
-            the budget lacked; BudgetExhaustedError; ConfigError: as the provider raises it.
+        Raises: ProviderError: the last one; its message states the attempts and any shortage of
+            the budget. BudgetExhaustedError. ConfigError: as the provider.
         """
 
         def send() -> ModelTurn:
@@ -167,7 +167,7 @@ class Gateway:
             except BudgetExhaustedError as short:
                 if failed is None:
                     raise
-                said = f", another attempt is not covered: {short.message}"
+                said = f", no budget for another attempt: {short.message}"
                 raise _counted(failed, attempt - 1, said) from failed.__cause__
             except ProviderError as failure:
                 failed = failure

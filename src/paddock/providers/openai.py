@@ -1,9 +1,8 @@
-"""OpenAI's models, and any server that speaks one of OpenAI's APIs, by the official SDK.
+"""Ask OpenAI's models, and servers with one of OpenAI's APIs, through the official SDK.
 
-Chat Completions is the API that most servers of one's own have. They differ in small
-ways: calls that all have number 0, ids left out, a reason that does not fit, usage
-missing, no stream although one was asked for. What can be read one way only is read; the
-rest ends the turn.
+Most self-hosted servers implement Chat Completions, with small differences: all calls have the
+index 0, ids or usage are missing, the stop reason is wrong, or the answer is not streamed.
+Unambiguous replies are accepted; any other ends the turn.
 """
 
 import json
@@ -101,7 +100,7 @@ INCOMPLETE: Final = {
     "max_output_tokens": Stop.MAX_TOKENS,
     "content_filter": Stop.CONTENT_FILTER,
 }
-"""Why a response is incomplete; what is not here is `Stop.UNKNOWN`."""
+"""Reasons for an incomplete response; any other is `Stop.UNKNOWN`."""
 
 _LAST: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
@@ -117,7 +116,7 @@ def _response_body(request: ModelRequest, model: str) -> dict[str, Json]:
     if request.system:
         body["instructions"] = request.system
     if request.tools:
-        # Not strict, which would require every argument: ours may be left out.
+        # Strict mode would require every argument, but some of ours are optional.
         body["tools"] = [
             {"type": "function", **_described(tool), "strict": False} for tool in request.tools
         ]
@@ -249,8 +248,8 @@ def _item_problem(item: Mapping[str, Json]) -> Refusal | None:
         return None
     return Refusal(
         CallDroppedError.code,
-        f"it was not run: the status of the call is {quote(status)}",
-        "make the call again, whole",
+        f"the call did not run: its status is {quote(status)}",
+        "make the complete call again",
     )
 
 
@@ -288,13 +287,13 @@ STOPS: Final = {
     "function_call": Stop.TOOL_USE,
     "content_filter": Stop.CONTENT_FILTER,
 }
-"""Every reason of the API; what is not here is `Stop.UNKNOWN`."""
+"""Every stop reason of the API; any other is `Stop.UNKNOWN`."""
 
 
 class ChatForm(Struct, frozen=True):
     limit_member: str
     answers_beside_tools: bool
-    """Whether one request may have both tools and a schema for the answer."""
+    """True if a request may have both tools and a schema for the answer."""
 
 
 OFFICIAL: Final = ChatForm("max_completion_tokens", answers_beside_tools=True)
@@ -356,7 +355,7 @@ class _OpenCall(Struct):
     id: str
     name: str = ""
     pieces: list[Json] = field(default_factory=list[Json])
-    """Of its arguments; each should be text."""
+    """The pieces of its arguments; each should be text."""
 
 
 class ChatAssembly:
@@ -387,7 +386,7 @@ class ChatAssembly:
         delta = as_map(choice.get("delta"))
         piece = as_text(delta.get("content"))
         if self._finish is not None and (piece or delta.get("tool_calls")):
-            raise _broken("a part of the answer after its end")
+            raise _broken("more of the answer after its end")
         self._texts.append(piece)
         self._refusals.append(as_text(delta.get("refusal")))
         for part in as_maps(delta.get("tool_calls")):
@@ -400,7 +399,7 @@ class ChatAssembly:
         index = as_count(part.get("index"))
         call = self._open.get(index)
         call_id = as_text(part.get("id"))
-        # A server that numbers every call 0 tells them apart by their ids.
+        # Some servers give every call the index 0, and distinguish calls by id.
         if call is None or (call_id and call.id and call_id != call.id):
             call = _OpenCall(call_id)
             self._open[index] = call
@@ -442,7 +441,7 @@ class ChatWire(Struct, frozen=True):
     def read(self, message: Mapping[str, Json], prepared: PreparedRequest) -> ModelTurn:
         choices = as_maps(message.get("choices"))
         if not choices or not isinstance(choices[0].get("message"), Mapping):
-            raise _broken("no reply")
+            raise _broken("an answer without a reply")
         said = as_map(choices[0]["message"])
         reader = CallReader(prepared.request, prepared.issued)
         text = as_text(said.get("content"))
@@ -451,7 +450,7 @@ class ChatWire(Struct, frozen=True):
             for part in as_maps(said.get("tool_calls"))
             if (call := _kept_call(part, reader)) is not None
         ]
-        # Keep an answer that came as a call as text: that call never gets a result.
+        # Store an answer that came as a call as text, because that call never gets a result.
         first = reader.answers[0] if reader.answers else None
         answered = json.dumps(dict(first)) if isinstance(first, Mapping) else ""
         raw = as_text(choices[0].get("finish_reason"))

@@ -1,10 +1,9 @@
-"""A model that says what a script says: for tests, demonstrations and replays.
+"""Play a script as a model: for tests, demonstrations and replays.
 
-Strict: steps go out in order, a request beyond the last one is an error, and so
-are steps left over. An expectation that does not hold fails its step, and raises
-again at the end, as the caller may have retried the failed step.
-A step may be any turn that a real model could send: calls side by side, arguments
-that were cut, a refusal, an unknown reason, no answer at all.
+Steps are played in order; a request beyond the last step is an error, and so are steps left over. A
+failed expectation fails its step, and is raised again at the end, because the caller may have
+retried the step. A step can be any turn of a real model: parallel calls, cut arguments, a refusal,
+an unknown reason, no answer.
 """
 
 import json
@@ -24,9 +23,9 @@ from paddock.values.calls import Cancel, Json
 from paddock.values.models import ModelRequest, ModelTurn, Stop, Usage
 
 USAGE: Final = Usage(10, 5)
-"""What a step costs where it does not say."""
+"""The default usage of a step."""
 HOLD_S: Final = 600.0
-"""How long a step that holds waits to be cancelled."""
+"""The time that a step with `holds` waits for a cancellation."""
 
 
 class ScriptedCall(Strict, frozen=True):
@@ -43,9 +42,8 @@ class ScriptedCall(Strict, frozen=True):
 class Say(Strict, frozen=True):
     """One turn. Without `stop` it ends as its calls suggest.
 
-    `structured` is the answer as a provider's native form gives it: its text.
-    `expects` must stand in the request's last message. With `holds`, nothing more
-    comes after the text until the exchange is cancelled.
+    `structured` is sent as the turn's text, as in a provider's native form. The request's last
+    message must contain `expects`. With `holds`, the turn does not end until it is cancelled.
     """
 
     text: str = ""
@@ -70,9 +68,9 @@ Step = Say | ScriptedFailure
 
 
 class ScriptedModel:
-    """Plays a script, in order, to however many threads ask. A context manager.
+    """Plays a script in order, to any number of threads. A context manager.
 
-    `requests` holds what was asked, in order.
+    `requests` holds the requests, in order.
     """
 
     name = "scripted"
@@ -96,7 +94,6 @@ class ScriptedModel:
         on_text: TextSink | None = None,
         cancel: Cancel | None = None,
     ) -> ModelTurn:
-        """The next step's turn."""
         number, step = self._next(request)
         if isinstance(step, ScriptedFailure):
             raise ProviderError(
@@ -124,20 +121,20 @@ class ScriptedModel:
             raise ConfigError(unmet.message, hint=unmet.hint)
 
     def require_finished(self) -> None:
-        # First: after a step that failed, the number of those left over says little.
+        # First, because after a failed step the number of steps left over is not informative.
         self.require_met()
         left = self.steps_left
         if left:
             raise ConfigError(
                 f"{left} of {len(self._steps)} steps of the script are left over",
-                hint="take them out, or find out why they were not asked for",
+                hint="remove them, or find out why they were not requested",
             )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        # An error on its way out says more than the steps that it left over.
+        # An exception explains more than the steps that it left over.
         if kind is None:
             self.require_finished()
 
@@ -198,7 +195,7 @@ def _stream(text: str, on_text: TextSink | None, cancel: Cancel | None) -> str:
 
 
 def parse_script(content: str, file: str) -> tuple[Step, ...]:
-    """The steps of an array, or one a line. For users it stands in `docs/guides/embed.md`.
+    """Read the steps of an array, or one per line. Documented in `docs/guides/embed.md`.
 
     A step is a `Say`, every member optional, or `{"error": ScriptedFailure}`.
     """
@@ -228,7 +225,7 @@ class _Failing(Strict, frozen=True):
 
 def _step(row: Json, where: str) -> Step:
     if not isinstance(row, dict):
-        raise _wrong(f"{quote(row)} is no object", where)
+        raise _wrong(f"expected an object, not {quote(row)}", where)
     members = JsonFile(where, as_map(row))
     try:
         if "error" in members.members:
@@ -239,5 +236,5 @@ def _step(row: Json, where: str) -> Step:
     if any({"raw", "arguments"} <= call.keys() for call in as_maps(members.members.get("calls"))):
         raise _wrong("a call has 'arguments' or 'raw', not both", where)
     if min(step.usage or USAGE) < 0:
-        raise _wrong("'usage' holds less than no tokens", where)
+        raise _wrong("'usage' has a negative number of tokens", where)
     return step

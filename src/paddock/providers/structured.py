@@ -1,8 +1,7 @@
 """Turn a reply into a `ModelTurn`: read its calls strictly, check its structured answer.
 
-A provider may promise an answer that fits the schema, and enforce only part of it:
-APIs drop the keywords that they cannot enforce. So every answer is checked here,
-whatever was promised.
+APIs that promise an answer that fits the schema ignore the keywords that they cannot enforce. So
+every answer is checked here.
 """
 
 import json
@@ -31,14 +30,13 @@ from paddock.values.models import (
     Usage,
 )
 
-# A well-formed schema may still refer to nothing, to an address, or to itself without end.
-# Look for that before a request is sent: else an answer would be paid for that nobody can
-# check.
+# A well-formed schema may refer to a missing place, to an address, or to itself without end. This
+# is checked before a request is sent, so that no answer is paid for that cannot be checked.
 
 _REFERENCES: Final = ("$ref", "$dynamicRef")
 _LISTS_IN_PLACE: Final = ("allOf", "anyOf", "oneOf")
 _IN_PLACE: Final = ("not", "if", "then", "else")
-"""Keywords whose schemas are applied to the very same value (JSON Schema Core, 10.2)."""
+"""Keywords whose schemas apply to the same value (JSON Schema Core, 10.2)."""
 
 
 def schema_defect(schema: Mapping[str, Json]) -> str:
@@ -49,11 +47,11 @@ def schema_defect(schema: Mapping[str, Json]) -> str:
     from referencing.jsonschema import DRAFT202012
 
     check: Any = cast("Any", jsonschema.Draft202012Validator).check_schema
-    # Threat: a schema that refers to an address would make us fetch it; an empty registry
-    # resolves none.
+    # Threat: a schema refers to an address, and the library fetches it. An empty registry resolves
+    # no address.
     registry, whole = cast("Any", referencing).Registry(), dict(schema)
     waiting: list[Any] = [(whole, registry.resolver_with_root(DRAFT202012.create_resource(whole)))]
-    # Of each schema that was met, those that are applied to the same value as it is.
+    # Each visited schema → the schemas that apply to the same value.
     in_place: dict[int, list[int]] = {}
     place = ""
     try:
@@ -65,7 +63,7 @@ def schema_defect(schema: Mapping[str, Json]) -> str:
             applied = in_place[id(met)] = [id(part) for part in _parts_in_place(met)]
             for place in (met[name] for name in _REFERENCES if name in met):
                 found = resolver.lookup(place)
-                check(found.contents)  # It may stand where no schema is looked for.
+                check(found.contents)  # It may be at a place that is not checked as a schema.
                 applied.append(id(found.contents))
                 waiting.append((found.contents, found.resolver))
             parts = DRAFT202012.create_resource(met).subresources()
@@ -74,7 +72,7 @@ def schema_defect(schema: Mapping[str, Json]) -> str:
     except SchemaError as error:
         return cast("str", cast("Any", error).message)
     except Unresolvable:
-        return f"nothing stands at {quote(place)}"
+        return f"no schema at {quote(place)}"
     except CycleError:
         return "it refers to itself without end"
     return ""
@@ -90,7 +88,7 @@ def _parts_in_place(schema: Mapping[str, Any]) -> Iterator[object]:
 
 
 COMPATIBLE_NAME: Final = "output_json"
-"""A tool name under which other programs' adapters let a model answer."""
+"""A tool name that other programs' adapters use for a model's answer."""
 
 _WITH_AN_ANSWER: Final = frozenset({Stop.END_TURN, Stop.STOP_SEQUENCE, Stop.TOOL_USE})
 
@@ -109,9 +107,9 @@ def read_object(text: str, subject: str = "the arguments are") -> Answer:
 def find_structured(
     request: ModelRequest, text: str, answers: Sequence[Answer], stop: Stop, *, has_calls: bool
 ) -> tuple[Mapping[str, Json] | None, str]:
-    """The structured answer, else None and why it is not there; "" where none is due.
+    """Return the structured answer, or None and the reason; "" if no answer is expected.
 
-    `answers` are the arguments of calls to an answer's name, in order. A turn that was cut,
+    `answers` are the arguments of calls to the answer's tool, in order. A turn that was cut,
     refused or ended for an unknown reason has no answer.
     """
     if stop not in _WITH_AN_ANSWER:
@@ -122,7 +120,7 @@ def find_structured(
         return None, ""
     found = read_object(_unfenced(text), "the answer is")
     if isinstance(found, Refusal):
-        # Text beside calls is talk, not an answer.
+        # Text beside calls is commentary, not an answer.
         return None, "" if has_calls else found.error
     return _checked(request.output, found)
 
@@ -132,7 +130,7 @@ def _given(
 ) -> tuple[Mapping[str, Json] | None, str]:
     first, *rest = answers
     if any(other != first for other in rest):
-        return None, f"the answer was given {len(answers)} times, and differently"
+        return None, f"the model gave {len(answers)} different answers"
     if isinstance(first, Refusal):
         return None, first.error
     return (first, "") if output is None else _checked(output, first)
@@ -158,18 +156,18 @@ def require_schema(output: OutputSchema) -> None:
     if defect := schema_defect(output.schema):
         raise ConfigError(
             f"the output schema {quote(output.name)} cannot be used: {defect}",
-            hint="write JSON Schema 2020-12 that refers to nothing outside itself",
+            hint="write JSON Schema 2020-12 without references to other documents",
         )
 
 
 def schema_problem(output: OutputSchema, value: Mapping[str, Json]) -> str:
     require_schema(output)
-    # Loaded when the first structured answer arrives: most sessions never need it.
+    # Imported at the first structured answer, because most sessions never need it.
     import jsonschema
     import referencing
     from jsonschema import exceptions
 
-    # Threat: as in `schema_defect`: nothing is fetched.
+    # Threat: as in `schema_defect`: the empty registry prevents a fetch.
     kind = cast("Any", jsonschema.Draft202012Validator)
     checker = kind(output.schema, registry=cast("Any", referencing).Registry())
     found = cast("Any", exceptions).best_match(checker.iter_errors(dict(value)))
@@ -180,13 +178,13 @@ def schema_problem(output: OutputSchema, value: Mapping[str, Json]) -> str:
     return f"{said} at {quote(place)}" if place else said
 
 
-# Where a provider cannot take a schema, its adapter offers a tool that does not exist, under
-# a random name, and takes the arguments of its call for the answer. Callers never see it.
+# For a provider without schema support, the adapter offers a fictitious tool with a random name,
+# and uses the arguments of its call as the answer. Callers never see this tool.
 
 Issue = Callable[[], str]
 
 DESCRIPTION: Final = (
-    "Give the final answer by calling this tool exactly once, when no other call is left to make."
+    "Give the final answer by calling this tool exactly once, after all other calls."
 )
 
 
@@ -232,16 +230,15 @@ def _schemas(part: Json) -> Iterator[Mapping[str, Json]]:
 
 # --- from the parts of a reply to a turn, the same way for every wire --------------------
 #
-# A server of one's own may write anything anywhere. A value of the wrong type counts as
-# missing; the arguments of a call are read strictly.
+# A self-hosted server may send any JSON. A value of the wrong type counts as missing; the arguments
+# of a call are read strictly.
 
 
 class CallReader:
-    """The calls of one reply, in order: real ones, and those that are the answer.
+    """Reads the calls of one reply, in order: tool calls, and calls that are the answer.
 
-    Every call gets an id that no other call of the conversation has: small servers
-    number the calls of each reply from 0, or leave ids out, and a result is matched
-    to its call by nothing else.
+    Every call gets a unique id in the conversation, because a result is matched to its call only by
+    the id, and small servers number the calls of each reply from 0 or omit ids.
     """
 
     def __init__(self, request: ModelRequest, issued: str = "") -> None:
@@ -259,17 +256,17 @@ class CallReader:
     def read(
         self, call_id: str, name: str, given: Json, problem: Refusal | None = None
     ) -> ToolUse | None:
-        """The call, its arguments parsed from the text `given`; None where it is the answer.
+        """Return the call with its arguments parsed from `given`; None if it is the answer.
 
-        With a `problem` it was not whole, whatever its arguments look like.
+        `problem`: the call is incomplete, whatever its arguments look like.
         """
         if len(self.calls) >= limits.model_calls_max:
             raise ProviderError(
-                f"the model asks for more than {limits.model_calls_max} calls in one turn",
+                f"the model made more than {limits.model_calls_max} calls in one turn",
                 kind=FailureKind.TOO_LARGE,
             )
-        # Threat: a tool of the user's may have any name, so our own holds random letters and is
-        # known for one request alone, and the compatible one counts only where no tool has it.
+        # Threat: a user's tool may have any name. So the issued name is random and valid for one
+        # request, and the compatible name counts only if no tool has it.
         is_issued = name != "" and name == self._issued
         is_answer = is_issued or (name == COMPATIBLE_NAME and name not in self._tools)
         subject = "the answer is" if is_answer else "the arguments are"
@@ -316,17 +313,17 @@ def joined(pieces: Sequence[Json]) -> Json:
 def _not_text(given: Json, subject: str) -> Refusal | None:
     if given is None or isinstance(given, str):
         return None
-    # Threat: what is not understood must not run as a call that has no arguments.
+    # Threat: a call with unreadable arguments must not run without arguments.
     said = f"{subject} {json_name(given)}, not text"
     return Refusal(InvalidArgumentsError.code, said, "write the text of one JSON object")
 
 
 def _read(raw: str, subject: str) -> Mapping[str, Json] | Refusal:
-    # Some servers write no arguments at all where there are none to write.
+    # Some servers send an empty text for a call without arguments.
     found = read_object(raw if raw.strip() else "{}", subject)
     if isinstance(found, Refusal) or not has_half_character(found):
         return found
-    # It cannot go back to the model as an object; `raw`, the text that came, can.
+    # The object cannot be sent back to the model; `raw`, the received text, can.
     said = f"{subject} text with half of a surrogate pair"
     return Refusal(InvalidArgumentsError.code, said, "write whole characters")
 
@@ -364,10 +361,10 @@ def finish(request: ModelRequest, parts: Parts, reader: CallReader) -> ModelTurn
 
 
 def _normal_stop(stop: Stop, reader: CallReader) -> Stop:
-    """Make the reason and the calls agree.
+    """Make the stop reason consistent with the calls.
 
-    Some servers end a turn with calls as if it had none. One that claims calls and
-    has none is not understood; the answer as a call is an end.
+    Some servers give the reason for a normal end although the turn has calls. A reason for calls
+    without calls is unknown, unless the answer came as a call.
     """
     if reader.calls and stop in {Stop.END_TURN, Stop.STOP_SEQUENCE}:
         return Stop.TOOL_USE
@@ -381,10 +378,10 @@ def readable_arguments(call: ToolUse) -> Mapping[str, Json]:
 
 
 def whole_characters(message: Mapping[str, Json]) -> Mapping[str, Json]:
-    """The message with no half of a surrogate pair in it.
+    """Return the message without halves of surrogate pairs.
 
-    Halves that came in two pieces are joined; a lone one becomes U+FFFD, for no wire
-    carries it back and the conversation would end there.
+    Two adjacent halves are joined; a lone one becomes U+FFFD, because it could not be sent back and
+    would end the conversation.
     """
     text = json.dumps(message, ensure_ascii=False)
     try:
@@ -417,9 +414,9 @@ def as_count(value: Json) -> int:
 
 
 def json_text(call: ToolUse) -> str:
-    """A call's arguments as JSON text: as it came, or wrapped where it could not be read.
+    """Return a call's arguments as JSON text: as received, or wrapped if they are invalid.
 
-    Some servers parse the arguments of earlier calls, and fail where they are none.
+    Some servers parse the arguments of earlier calls, and fail if they are not JSON.
     """
     is_whole = call.problem is None and bool(call.raw.strip())
     return call.raw if is_whole else json.dumps(dict(readable_arguments(call)))

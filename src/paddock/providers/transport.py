@@ -1,13 +1,11 @@
-"""Between an SDK and the network: headers sent, sizes read, exchanges kept on a cassette.
+"""Filter headers and limit sizes between an SDK and the network; record and play cassettes.
 
 Import this only with an SDK: httpx is slow to load.
 
-A cassette keeps real exchanges in a file, to be played again without a network. What is
-kept is the wire itself, so that playing goes through the same SDK and the same adapter as
-the real thing. It is JSON Lines, one exchange a line:
+A cassette stores real HTTP exchanges in a file, to be played without a network through the same SDK
+and adapter. It is JSON Lines, one exchange a line:
 `{"request": {"method", "path", "body"}, "response": {"status", "headers", "body"}}`.
-No header of a request is kept, and of a response only the few that mean something here;
-the key is scrubbed from every text as well, in case it was repeated.
+Headers of requests are not stored, and only a few of responses. The key is removed from every text.
 """
 
 import json
@@ -27,10 +25,9 @@ from paddock.text.json import BrokenJsonError, read_json
 from paddock.values.calls import Cancel
 from paddock.values.models import ModelRequest, ModelTurn
 
-# Threat: the SDKs put into each request what they find in the environment of the process:
-# the headers of `ANTHROPIC_CUSTOM_HEADERS` and `OPENAI_CUSTOM_HEADERS`, an organization, a
-# project. People keep tokens of gateways there. They are meant for the usual address, or for
-# the one that the same environment names, and a plane's configuration can name another.
+# Threat: the SDKs add headers from the environment to each request: `ANTHROPIC_CUSTOM_HEADERS`,
+# `OPENAI_CUSTOM_HEADERS`, an organization, a project. They may contain gateway tokens for the
+# default address or the environment's, but a plane's configuration can name another address.
 
 _PLAIN: Final = frozenset(
     {
@@ -59,10 +56,10 @@ class OwnHeaders(Struct, frozen=True):
 
 
 async def limit_body(response: httpx2.Response) -> None:
-    """A response hook of httpx: an error's body ends at its limit, a longer answer is refused.
+    """Response hook of httpx: cut an error's body at its limit; refuse an answer over its limit.
 
-    Threat: the SDKs read all of an error before they raise it, and keep all of an answer; a
-    server, or whoever stands in its place, would fill the memory; compressed, by a few bytes.
+    Threat: the SDKs read all of an error before they raise it, and keep all of an answer. A
+    server, or an attacker in its place, fills the memory, with few bytes if compressed.
     """
     whole = httpx2.Response(
         response.status_code,
@@ -80,8 +77,8 @@ class _Limited(httpx2.AsyncByteStream):
         self._chunks = self._read()
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        # Always the same iterator: an SDK that has read enough comes back for the rest, so that
-        # the connection can be used again.
+        # Always the same iterator: an SDK that has read enough drains the rest later, to reuse the
+        # connection.
         return self._chunks
 
     async def _read(self) -> AsyncGenerator[bytes]:
@@ -92,7 +89,7 @@ class _Limited(httpx2.AsyncByteStream):
             async for chunk in chunks:
                 left -= len(chunk)
                 if left < 0 and is_answer:
-                    # Asking again would bring the same.
+                    # A retry would get the same answer.
                     raise ProviderError(
                         f"the server sent more than {most} bytes", kind=FailureKind.TOO_LARGE
                     )
@@ -146,7 +143,7 @@ def parse_cassette(content: str, file: str) -> tuple[TapedExchange, ...]:
 class Taped:
     """A provider whose exchanges go through a cassette; `at_end` is called when it is closed.
 
-    Its name says `played` where no model was asked: no ledger claims one.
+    For a played cassette the name begins with `played`, so that no ledger claims a model was asked.
     """
 
     def __init__(
@@ -174,9 +171,9 @@ class Taped:
 
 
 class RecordingTransport(httpx2.AsyncBaseTransport):
-    """The network, with every exchange written down when its last byte has come.
+    """Records every exchange with the network after its last byte.
 
-    An exchange that is cut or stopped is not kept: it was not whole.
+    An interrupted exchange is not recorded, because it is incomplete.
     """
 
     def __init__(self, key: Key, write: Callable[[str], None]) -> None:
@@ -234,17 +231,17 @@ class _Listening(httpx2.AsyncByteStream):
 
 
 class PlayingTransport(httpx2.AsyncBaseTransport):
-    """A cassette in the network's place: each request gets what it got when recorded.
+    """Plays a cassette instead of the network: each request gets its recorded response.
 
-    Requests may come in another order; each exchange is played once. One that is
-    not on the cassette is an error, and so is one that is left over.
+    The order of requests does not matter; each exchange is played once. A request that is not on
+    the cassette is an error, and so is an exchange that is left over.
     """
 
     def __init__(self, exchanges: tuple[TapedExchange, ...]) -> None:
         self._left = list(exchanges)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Raises: ProviderError, SCRIPT, where there is none for this request."""
+        """Raises: ProviderError, SCRIPT: the cassette has no such request."""
         wanted = _Asked(request.method, request.url.path, json.loads(request.content))
         found = next((each for each in self._left if each.request == wanted), None)
         if found is not None:
@@ -256,16 +253,16 @@ class PlayingTransport(httpx2.AsyncBaseTransport):
         raise ProviderError(
             f"the cassette has no answer for this {request.method} of {request.url.path}",
             kind=FailureKind.SCRIPT,
-            hint="record it again: the request is not the one that was recorded",
+            hint="record it again: the request differs from the recorded one",
         )
 
     def require_met(self) -> None:
-        """Do nothing: no request is answered that differs from what was recorded."""
+        """Do nothing: only recorded requests are answered."""
 
     def require_finished(self) -> None:
         if self._left:
             count = len(self._left)
             raise ConfigError(
                 f"{count} exchange{'s' if count > 1 else ''} of the cassette left over",
-                hint="record it again, or find out why they were not asked for",
+                hint="record it again, or find out why they were not requested",
             )

@@ -1,4 +1,4 @@
-"""Someone's answer to an `ask`, bound to a digest of exactly what will run."""
+"""The answer to an `ask`, bound to a digest of exactly what will run."""
 
 import json
 import threading
@@ -18,12 +18,12 @@ from paddock.values.entries import digest_of_json
 
 class Parking(Protocol):
     def park(self, name: str) -> Json:
-        """The effect as data that outlives the call; what it needs stays under `name`."""
+        """Return the effect as data that outlives the call; keep its contents under `name`."""
         ...
 
 
 class ApprovalRequest(Struct, frozen=True):
-    """What is shown to whoever is asked. `digest` names exactly this call."""
+    """The question as the approver sees it. `digest` identifies exactly this call."""
 
     digest: str
     tool: str
@@ -35,48 +35,45 @@ class ApprovalRequest(Struct, frozen=True):
     """Text and place of the rule that asks."""
     policy_digest: str = ""
     target_digest: str = ""
-    """Of what stands at the target, or `absent`; of the changes where they are asked about."""
+    """Digest of the entry at the target, or `absent`; of the changes, if they are in question."""
     call_id: str = ""
     session_id: str = ""
     filled: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """Arguments that count with another value than was given, or with none: the defaults."""
+    """Arguments with another value than was given, and the defaults of those not given."""
     warnings: tuple[str, ...] = ()
-    """What policy, or a look at the effect, warns of. It changes no outcome."""
+    """Warnings from policy, or about the effect. They change no outcome."""
     diff: str = ""
-    """Where the question is about what the call would change: the difference."""
+    """The difference that the call would make, if that is in question."""
     parking: Parking | None = None
-    """What was held back for that question, to be kept if nobody can answer now."""
+    """The effect held back for that question, kept if no approver can answer now."""
     can_wait: bool = True
-    """Whether a later answer still counts: not for a connection, which is held open."""
+    """False for a connection, which is held open: no later answer counts."""
     cancel: Cancel = NEVER
-    """Cancelled when nobody waits for the answer any more."""
+    """Cancelled once the caller no longer waits for the answer."""
 
 
 class Approval(Struct, frozen=True):
-    """The answer. `by` says who or what gave it, for the ledger.
-
-    `code` is that of the refusal where it was not granted.
-    """
+    """The answer. `by` names its source, for the ledger; `code` is the error code of a refusal."""
 
     is_granted: bool
     by: str
     code: str = ApprovalRefusedError.code
     note: str = ""
     request_id: str = ""
-    """Of the inbox: the kept request, or the one whose grant was used up for this."""
+    """The request kept in the inbox, or the one whose grant was used up."""
     changes_digest: str = ""
-    """Of the changes that were kept with the request."""
+    """Digest of the changes kept with the request."""
     hint: str = ""
-    """What to do about a no, where that is not what its code says."""
+    """What to do about a refusal, in place of the usual hint of its code."""
     is_deferred: bool = False
-    """No answer yet: whoever was asked puts the question to a person, and calls again."""
+    """No answer yet: the program puts the question to a person, then calls again."""
 
 
 class Approver(Protocol):
-    """Whoever can be asked. Answers once, for this digest, within the time limit."""
+    """Answers a request: once, for its digest, within the time limit."""
 
     def answer(self, request: ApprovalRequest) -> Approval:
-        """Yes or no; anything unclear is no."""
+        """Grant or refuse; anything unclear is a refusal."""
         ...
 
 
@@ -99,7 +96,7 @@ class YesApprover(Struct, frozen=True):
 
 
 class CallbackApprover(Struct, frozen=True):
-    """Asks the program's function in a thread: `True` is yes; after `timeout_s` it is a no."""
+    """Asks the program's function in a thread: `True` is yes; a timeout is a refusal."""
 
     ask: Callable[[ApprovalRequest], bool]
     timeout_s: float = limits.approval_timeout_s
@@ -127,7 +124,7 @@ def _in_time(ask: Callable[[], object], timeout_s: float) -> tuple[object, str]:
     def run() -> None:
         try:
             said.append(ask())
-        except Exception as error:  # The embedding program's code: whatever it raises is a no.
+        except Exception as error:  # The embedding program's code: any exception is a refusal.
             problems.append(f"the approver raised {type(error).__name__}")
 
     asking = threading.Thread(target=run, name="paddock-approval", daemon=True)
@@ -143,7 +140,7 @@ def answer_of(approver: Approver, request: ApprovalRequest) -> Approval:
         said = cast("object", approver.answer(request))
     except IntegrityError:
         raise
-    except Exception as error:  # The embedding program's code: whatever it raises is a no.
+    except Exception as error:  # The embedding program's code: any exception is a refusal.
         return unavailable("approver", f"the approver raised {type(error).__name__}")
     if not isinstance(said, Approval) or type(said.is_granted) is not bool:
         return unavailable("approver", "the approver gave no clear answer")
@@ -172,13 +169,13 @@ def approval_digest(
     target_digest: str,
     actions: Sequence[str],
 ) -> str:
-    """SHA-256 over everything that an approval is for: it never counts for anything else.
+    """Return the SHA-256 over everything that an approval covers: it counts for nothing else.
 
-    `arguments` are the bound ones; `agents` the whole chain, which no policy digest covers;
-    `actions` what the arguments come to here and now, in order.
+    `arguments` are the bound ones; `agents` is the whole chain, which no policy digest covers;
+    `actions` are what the arguments resolve to at this moment, in order.
 
-    Threat: a link is shown with what it leads to, and leads elsewhere when the call runs; a
-    name that was free is taken, and the next one is written.
+    Threat: a symlink is shown with its target, and leads elsewhere when the call runs; a name
+    that was free is taken, and the next one is written.
     """
     call = [tool, SCHEMA_VERSION, dict(arguments), list(actions)]
     bound = [*call, list(agents), policy_digest, target_digest]

@@ -1,4 +1,4 @@
-"""What calls changed, shown: from the ledger, and from notes of calls without an outcome in it."""
+"""Show the changes of past calls, from the ledger and from notes of calls it has no outcome of."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ from paddock.workspace import Workspace
 from paddock.workspace.changes import EntryState, entry_state
 
 _LISTED_MAX: Final = 5
-_PATHS_TOLD_MAX: Final = 3
+_PATHS_DESCRIBED_MAX: Final = 3
 _COMPARED_BYTES_MAX: Final = 64_000_000
 _LINES_MAX: Final = 2_000
 _UNDO: Final = "undo"
@@ -33,15 +33,14 @@ _COMMANDS: Final = frozenset({"run_shell", "run_shell_dev", "commit_parked"})
 _Key = tuple[str, str]
 
 PastOutcome: TypeAlias = Literal["done", "failed", "unknown", "unreadable"]
-"""`failed`, where a call that ended in an error may have left changes; `unknown`, where it was
-killed before its result was on record, or is at work; `unreadable`, where its record is none
-that this version knows."""
+"""`failed`: the call ended in an error, and may have left changes; `unknown`: it was killed before
+its result was recorded, or still runs; `unreadable`: this version cannot read its record."""
 
 
 class PastCall(Struct, frozen=True):
     call_id: str
     entry_id: str
-    """Of its result in the ledger, or of its intent where it has none."""
+    """Id of its result in the ledger, or of its intent if it has no result."""
     timestamp: str
     agent: str
     workspace_of: str
@@ -51,9 +50,9 @@ class PastCall(Struct, frozen=True):
     outcome: PastOutcome
     changes: tuple[Change, ...]
     undoes: str = ""
-    """Of an undo: the call that it undid."""
+    """The id of the call that this undo undid."""
     undoes_command: bool = False
-    """Of an undo: whether a command is behind it, also through other undos."""
+    """True for the undo of a command, also through other undos."""
 
     @property
     def is_by_command(self) -> bool:
@@ -75,9 +74,9 @@ def past_calls(
 ) -> tuple[PastCall, ...]:
     """Return every call that changed something, oldest first.
 
-    `stored_bytes` reads a list of effects that was too long for its entry, by its digest; None
-    where the history has it no more. A note counts while the ledger has no result of its call that
-    names the effects.
+    `stored_bytes` reads, by digest, a list of effects that was too long for its entry; it returns
+    None once the history has pruned it. A note counts until the ledger has a result of its call
+    that names the effects.
     """
     intents = {
         key: intent
@@ -96,25 +95,25 @@ def past_calls(
         elif key in noted:
             calls.append(_of_notes(noted.pop(key), "failed", intents.get(key), stored.id))
     calls += [_of_notes(rows, "unknown", intents.get(key)) for key, rows in noted.items()]
-    # A stable sort: where clocks agree, the ledger's order stays.
-    return _marking_undone_commands(sorted(calls, key=lambda call: call.timestamp))
+    # A stable sort: calls with the same timestamp keep the ledger's order.
+    return _mark_undone_commands(sorted(calls, key=lambda call: call.timestamp))
 
 
-def _marking_undone_commands(calls: Sequence[PastCall]) -> tuple[PastCall, ...]:
-    """Return the calls, oldest first, each undo marked that took back what a command did.
+def _mark_undone_commands(calls: Sequence[PastCall]) -> tuple[PastCall, ...]:
+    """Mark each undo of a command's changes; `calls` are oldest first.
 
-    Threat: a model that gives a call of a file tool the id of a command would let an undo
-    change what no tool may write. Every call with that id has to be by a command.
+    Threat: a model gives a call of a file tool the id of a command, so that its undo may
+    change files that no tool may write. Every call with that id has to be by a command.
     """
     by_command: dict[str, bool] = {}
-    told: list[PastCall] = []
+    marked: list[PastCall] = []
     for call in calls:
         is_undo = call.agent == OPERATOR and call.tool == _UNDO
         inherits = is_undo and by_command.get(call.undoes, False)
         known = replace(call, undoes_command=True) if inherits else call
         by_command[call.call_id] = known.is_by_command and by_command.get(call.call_id, True)
-        told.append(known)
-    return tuple(told)
+        marked.append(known)
+    return tuple(marked)
 
 
 def ended_notes(effects: FoundEffects, notes: Sequence[Note]) -> frozenset[Note]:
@@ -126,10 +125,10 @@ def _names_effects(stored: StoredEntry) -> bool:
     return isinstance(stored.entry.metadata.get("effects"), list)
 
 
-# Threat: a model chooses the ids of its calls, and may give one twice: the result of the
+# Threat: a model chooses the ids of its calls, and may use one twice: the result of the
 # first must not hide the second, which was killed. So a call is identified by its intent's
-# entry. Results and notes of older versions lack it: there session and call id stand for
-# it. The two kinds of key never meet, for one has an empty half.
+# entry. Results and notes of older versions lack it, and are identified by session and call
+# id. The two kinds of key cannot collide, because one has an empty half.
 
 
 def _key(stored: StoredEntry) -> _Key:
@@ -171,7 +170,7 @@ def _changes_in(kept: Json) -> tuple[Change, ...] | None:
     try:
         return tuple(change_from_json(change) for change in cast("list[dict[str, Json]]", kept))
     except (ValueError, TypeError, AttributeError):
-        return None  # written by a later version, or by somebody else
+        return None  # written by a later version, or by another program
 
 
 def _stored_changes(
@@ -209,30 +208,30 @@ def _argument(intent: StoredEntry | None, name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def undos_that_stand(calls: Sequence[PastCall]) -> Mapping[str, str]:
+def undos_in_effect(calls: Sequence[PastCall]) -> Mapping[str, str]:
     """Map each undone call to its undo, by id; an undo that was undone does not count."""
     known = Counter(call.call_id for call in calls)
     found: dict[str, str] = {}
     for call in reversed(calls):
-        stands = call.outcome == "done" and call.call_id not in found
-        if call.undoes and stands and known[call.undoes] == 1:
+        is_in_effect = call.outcome == "done" and call.call_id not in found
+        if call.undoes and is_in_effect and known[call.undoes] == 1:
             found.setdefault(call.undoes, call.call_id)
     return found
 
 
-def told_changes(call: PastCall, is_shown: Callable[[PastCall, Change], bool]) -> str:
+def describe_changes(call: PastCall, is_shown: Callable[[PastCall, Change], bool]) -> str:
     undone = f"undoes {show_name(call.undoes)}: " if call.undoes else ""
     rows: list[str] = []
-    for change in call.changes[:_PATHS_TOLD_MAX]:
+    for change in call.changes[:_PATHS_DESCRIBED_MAX]:
         if not is_shown(call, change):
             rows.append(f"{change.kind} a secret path")
             continue
         to = f" to {show_name(change.to)}" if change.to else ""
         rows.append(f"{change.kind} {show_name(change.path)}{to}")
-    more = len(call.changes) - _PATHS_TOLD_MAX
+    more = len(call.changes) - _PATHS_DESCRIBED_MAX
     if more > 0:
         rows.append(f"and {more} more")
-    return undone + (", ".join(rows) or "what it changed is not recorded")
+    return undone + (", ".join(rows) or "its changes are not recorded")
 
 
 def find_call(
@@ -240,20 +239,20 @@ def find_call(
 ) -> PastCall:
     """Return the call with this id, or whose result has this entry id.
 
-    Threat: a model that chooses the ids of its calls could take that of another, so that the wrong
-    one is undone. Of several none is taken; they are told apart by what they changed, as far as it
-    `is_shown`. Raises: UsageError: there is none, or there are several.
+    Threat: a model chooses the ids of its calls, and could reuse another's so that the wrong one is
+    undone. Of several matches none is returned. Raises: UsageError if there is none, or several: it
+    lists their changes, as far as `is_shown` allows.
     """
     found = [call for call in calls if wanted and wanted in {call.call_id, call.entry_id}]
     if len(found) == 1:
         return found[0]
     if not found:
         raise UsageError(
-            f"no call {quote(wanted)} that changed anything", hint="paddock history lists them"
+            f"no call {quote(wanted)} changed anything", hint="paddock history lists those that did"
         )
     rows = [
         f"\n    {call.entry_id}  {call.timestamp[:19]}Z  {show_name(call.tool)}: "
-        f"{told_changes(call, is_shown)}"
+        f"{describe_changes(call, is_shown)}"
         for call in found[-_LISTED_MAX:]
         if call.entry_id
     ]
@@ -339,7 +338,7 @@ class Differ(Struct, frozen=True):
         if left is not None:
             return _compared(change, left, present, "now")
         shown = _compared(change, self._stored(change.before), present, "now")
-        return f"[what the call left is not kept; this is from what it found]\n{shown}"
+        return f"[the content after the call is not kept; compared with that before it]\n{shown}"
 
     def _state(self, path: str) -> EntryState | None:
         try:

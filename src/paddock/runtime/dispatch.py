@@ -1,9 +1,9 @@
-"""The life of one call. No interface has a short cut round it.
+"""Run one call through all of its steps, which no interface can skip.
 
 bind → resolve → decide → approve → record the intent → run → record the outcome.
 A tool that only reads runs first; intent and result are recorded with one sync before the
-result is released, for there the act is the disclosure. A call that is asked about by its effect
-acts in `prepare`, on record, with its effect held back (see `asking`); `run` lets it stand.
+result is released, because disclosure is its only effect. A call whose effect needs approval
+acts in `prepare`, on record, with the effect held back (see `question`); `run` commits it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -63,7 +63,7 @@ __all__ = ["Context", "Dispatcher"]
 
 _FRAMES_KEPT_MAX: Final = 8
 RESULT_RESERVE_BYTES: Final = 16_384
-"""Space kept for a writer's result before it runs."""
+"""Ledger space reserved for the result of a call that writes, before it runs."""
 WARNING_TURNED_OFF: Final = (
     "[said once a session: warned = [] in [paths] of paddock.toml turns these warnings off]"
 )
@@ -91,13 +91,13 @@ class Dispatcher:
     def dispatch(self, call: ToolCall, bounds: Bounds = FREE) -> ToolResult:
         """Run one call and return its result; refusals are results.
 
-        Raises: IntegrityError where the ledger is damaged; nothing was changed or shown.
+        Raises: IntegrityError if the ledger is damaged; nothing was changed or shown.
         """
         ready = self.prepare(call, bounds)
         return ready if isinstance(ready, ToolResult) else self.run(ready)
 
     def prepare(self, call: ToolCall, bounds: Bounds = FREE) -> Prepared | ToolResult:
-        """Take every step up to the intent. What is prepared needs `run`, or `let_go`."""
+        """Take every step up to the intent. A prepared call needs `run`, or `discard`."""
         if self._closed_by is not None:
             return refused(call, None, self._closed_by)
         begun = Begun(call, bounds)
@@ -109,7 +109,7 @@ class Dispatcher:
             return self._deny(begun, refusal_of(error))
         except (ConfigError, HostError) as error:
             return self._deny(begun, refusal_by_host(error), _for_ledger(error))
-        except Exception as error:  # The door: a defect of ours is a refusal, not a traceback.
+        except Exception as error:  # The door: a defect in Paddock is a refusal, not a traceback.
             failed = self._defect(error)
             return self._deny(begun, failed.refusal, failed.frames)
 
@@ -122,7 +122,7 @@ class Dispatcher:
             if ready.bounds.program is None:
                 try:
                     self._context.registry.get(ready.call.tool)
-                except UnknownToolError as gone:  # the gate closed while somebody was asked
+                except UnknownToolError as gone:  # the gate closed while the approver was asked
                     return self._deny(ready, refusal_of(gone))
             result = self._read(ready) if ready.tool.reads_only else self._write(ready)
             if "warnings" not in result.details or self._has_warned:
@@ -130,10 +130,10 @@ class Dispatcher:
             self._has_warned = True
             return result._replace(content=f"{result.content}\n{WARNING_TURNED_OFF}")
         finally:
-            self.let_go(ready)
+            self.discard(ready)
 
-    def let_go(self, ready: Prepared) -> None:
-        """Release what is held back for a call; harmless once its effect stands."""
+    def discard(self, ready: Prepared) -> None:
+        """Discard the effect held back for a call; does nothing once it is committed."""
         release = getattr(ready.tool.handler, "release", None)
         if release is not None:
             release(ready.plan)
@@ -143,7 +143,7 @@ class Dispatcher:
 
     def _prepare(self, begun: Begun) -> Prepared | ToolResult:
         context, call, bounds = self._context, begun.call, begun.bounds
-        # Nobody is asked about a call that was cancelled.
+        # A cancelled call is not asked about.
         stopped = STOPPED if bounds.cancel.is_cancelled else None
         refusal = unless_allowed(call.tool, bounds) or stopped
         if refusal is not None:
@@ -159,7 +159,7 @@ class Dispatcher:
         if decision.outcome is Outcome.DENY:
             return self._deny(begun, refusal_by(decision, call, context.caller.agent))
         if decision.outcome is Outcome.CONFINE:
-            # Nobody is asked about what cannot run.
+            # Before the question: a call that cannot run is not asked about.
             plan, decision = self._confine(tool, plan, decision)
         ready = Prepared(call, tool, plan, clamped, {}, actions, Judged(decision), bounds)
         if decision.comes_to is Outcome.ASK:
@@ -173,16 +173,16 @@ class Dispatcher:
         try:
             kept = kept_arguments(call.arguments, tool, self._contents)
             if dict in map(type, kept.values()):
-                # Before the entry that names them, or it could name what a crash has lost.
+                # Before the entry that names them, which could otherwise outlast them in a crash.
                 self._contents.sync()
         except (ToolError, ConfigError, HostError) as error:
             # An entry needs its contents, and a call its entry.
-            self.let_go(ready)
+            self.discard(ready)
             return self._deny(ready, not_recorded(error))
         return ready._replace(arguments=kept)
 
     def _confine(self, tool: Tool[Any], plan: Plan, decision: Decision) -> tuple[Plan, Decision]:
-        """Bind the plan to the sandbox that will hold it: what was looked at is what runs."""
+        """Bind the plan to its sandbox, so that the inspected plan is the one that runs."""
         if not isinstance(tool.handler, Confining):
             return plan, confined(decision, "none")
         held_plan, held = tool.handler.confine(plan, self._context.ports)
@@ -193,7 +193,7 @@ class Dispatcher:
         started = monotonic_ns()
         outcome = self._run(ready)
         duration_us = (monotonic_ns() - started) // 1000
-        # What was read and could not be recorded is not released.
+        # A result that could not be recorded is not released.
         recorder = self._recorder
         entries = [recorder.intent(ready), recorder.outcome(ready, outcome, duration_us)]
         try:
@@ -206,7 +206,7 @@ class Dispatcher:
 
     def _write(self, ready: Prepared) -> ToolResult:
         ledger, history = self._context.ledger, self._context.history
-        # Space for the result is kept before the act: a full disk must not leave an
+        # Space for the result is reserved before the act: a full disk must not leave an
         # effect without its record.
         try:
             reservation = ledger.reserve(RESULT_RESERVE_BYTES)
@@ -231,7 +231,7 @@ class Dispatcher:
         except Exception as error:  # A defect after the act: its outcome is unknown.
             return self._unknown(ready, type(error).__name__, reservation)
         except BaseException as stop:
-            # An interrupt or an exit: nobody knows how far the call got.
+            # An interrupt or an exit: how far the call got is unknown.
             self._unknown(ready, type(stop).__name__, reservation)
             raise
         is_whole = isinstance(outcome, ToolOutput) or outcome.is_known
@@ -258,7 +258,7 @@ class Dispatcher:
         except ToolError as error:
             return Failed(refusal_of(error))
         except (ConfigError, HostError) as error:
-            # It may have failed half-way: nobody knows what it left.
+            # It may have failed half-way: its effect is unknown.
             return Failed(refusal_by_host(error), _for_ledger(error), LeftEffect.UNKNOWN)
         except Exception as error:  # As in prepare.
             return self._defect(error)
@@ -282,8 +282,8 @@ class Dispatcher:
         refusal = Refusal(
             LedgerUnknownError.code,
             f"{ready.call.tool} ran, and its outcome could not be recorded: {why}",
-            "look at the target before doing anything else; further calls are refused "
-            "until the workspace is opened anew",
+            "check the target before doing anything else; further calls are refused "
+            "until the workspace is opened again",
         )
         self._closed_by = refusal
         return refused(ready.call, ready.tool, refusal)
@@ -300,7 +300,7 @@ class Dispatcher:
 
 
 def _frames(error: BaseException) -> tuple[str, ...]:
-    """Return what was raised, and where, for the ledger: no message, which may hold a secret."""
+    """Return the exception's type and places for the ledger; its message may hold a secret."""
     import traceback  # noqa: PLC0415 - for a defect
 
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES_KEPT_MAX:]
@@ -309,7 +309,7 @@ def _frames(error: BaseException) -> tuple[str, ...]:
 
 
 def _for_ledger(error: PaddockError) -> tuple[str, ...]:
-    """Return what the ledger alone may hold: a host's error may name the host's paths."""
+    """Return the error's text, for the ledger only: it may name the host's paths."""
     return (f"{type(error).__name__}: {clean(error.message)}",)
 
 
@@ -333,9 +333,9 @@ def refused(call: ToolCall, tool: Tool[Any] | None, refusal: Refusal) -> ToolRes
 def refusal_by_host(error: PaddockError) -> Refusal:
     return Refusal(
         StorageFullError.code,
-        f"this host could not do it ({type(error).__name__})",
-        "what was wrong stands in the ledger's entry of this call; look at the target before "
-        "doing anything else, and ask a person to see to the host",
+        f"an operation failed on this host ({type(error).__name__})",
+        "the ledger's entry of this call has the error; check the target before "
+        "doing anything else, and ask a person to check the host",
     )
 
 
@@ -344,28 +344,28 @@ def refusal_by(decision: Decision, call: ToolCall, agent: str) -> Refusal:
     if rule is None:
         said = f"{quote(decision.action)} is denied: {decision.reason}"
         return Refusal(decision.code, said, _unmatched_hint(decision.action, call, agent))
-    # Threat: a cloned policy may deny, and its reason is text of its own making.
+    # Threat: a cloned policy may deny, and its reason is text that an attacker wrote.
     reason = show_name(decision.reason)
     hint = f"choose another way, or ask a person to change the rule {rule.said}"
     if rule.source == "paths.own":
         hint = "no rule opens Paddock's own files; only a person changes them"
-    says_all = rule.source.endswith(".permissions.forbidden")
+    is_complete = rule.source.endswith(".permissions.forbidden")
     return Refusal(
         decision.code,
-        reason if says_all else f"{quote(decision.action)} is denied: {reason}",
+        reason if is_complete else f"{quote(decision.action)} is denied: {reason}",
         show_name(hint),
         rule_in_brief(rule),
     )
 
 
 def _unmatched_hint(action: str, call: ToolCall, agent: str) -> str:
-    import shlex  # noqa: PLC0415 - for a refusal alone
+    import shlex  # noqa: PLC0415 - only for a refusal
 
     is_whole = action == show_name(action).strip() and len(action) <= limits.message_value_chars_max
     if action and is_whole:
         asked = f"{shlex.quote(action)} --agent {agent}"
     else:
-        # An action that is long, or not one line, is found by the call's id.
+        # An action that is long, or not one line, is looked up by the call's id.
         asked = show_name(shlex.quote(kept_name(call.id)))
     return (
         "no rule allows it; choose another way, or ask a person to look: "
@@ -385,8 +385,8 @@ def unless_allowed(tool: str, bounds: Bounds) -> Refusal | None:
 
 
 # Adjacent calls that only read run at the same time, in threads. A call that writes waits
-# for those before it and holds up those behind it, so that a read after a write sees what
-# was written, and no two writes of a turn meet.
+# for those before it and delays those after it, so that a read after a write sees what
+# was written, and no two writes of a turn overlap.
 
 
 class Done(NamedTuple):
@@ -395,7 +395,7 @@ class Done(NamedTuple):
 
 
 class CallWatcher:
-    """Hears what becomes of each call. Called from several threads at once."""
+    """Observes the progress of each call. Called from several threads at once."""
 
     def decided(self, call: ToolCall, judged: Judged) -> None:
         pass
@@ -407,14 +407,14 @@ class CallWatcher:
         pass
 
 
-NOBODY: Final = CallWatcher()
+NO_WATCHER: Final = CallWatcher()
 
 
 def dispatch_all(
     dispatcher: Dispatcher,
     asked: Sequence[Asked],
     bounds: Bounds = FREE,
-    watcher: CallWatcher = NOBODY,
+    watcher: CallWatcher = NO_WATCHER,
 ) -> list[Done]:
     turn = _Turn(dispatcher, bounds, watcher)
     waiting: list[_Step] = []
@@ -429,7 +429,7 @@ def dispatch_all(
     finally:
         for step in waiting:
             if isinstance(step, Prepared):
-                dispatcher.let_go(step)
+                dispatcher.discard(step)
     return done
 
 
@@ -465,7 +465,7 @@ class _Turn(Struct, frozen=True):
             try:
                 self.watcher.decided(call, found.judged)
             except BaseException:
-                self.dispatcher.let_go(found)
+                self.dispatcher.discard(found)
                 raise
             return found
         done = Done(found, ran=False)

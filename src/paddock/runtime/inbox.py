@@ -1,13 +1,13 @@
-"""The inbox: questions that nobody could answer when they were put, kept for somebody.
+"""The inbox: approval requests that no approver could answer, kept for an operator.
 
-One private file a request, in the plane. Only operators answer; the next call with the
-same digest takes the answer, once; or the changes that were kept are committed, once. A
-grant counts only as the governance ledger has it. The file (mode 0600) has the arguments
-whole, to show and to repeat the call; ledgers hold the digest. An unused answer can be changed.
+One private file per request, in the plane. Only operators answer; the next call with the
+same digest uses the answer, once, or the kept changes are committed, once. A grant counts
+only as the governance ledger has it. The file (mode 0600) has the full arguments, to
+show and to repeat the call; ledgers hold the digest. An unused answer can be changed.
 
     waiting ── grant ──▶ granted ── used by one call or commit ──▶ (gone)
        ├───── refuse ──▶ refused, until it expires
-       └── answered where the same call was made again ──▶ (gone)
+       └── answered when the same call was repeated ──▶ (gone)
 """
 
 import json
@@ -56,7 +56,7 @@ from paddock.values.entries import Entry, digest_of_json
 FORMAT: Final = 1
 State = Literal["waiting", "granted", "refused"]
 _TIME_MAX: Final = 253_402_300_799
-"""The end of the year 9999: no calendar here goes further."""
+"""The end of the year 9999, the last of Python's calendar."""
 
 
 class Parked(Struct, frozen=True):
@@ -64,12 +64,12 @@ class Parked(Struct, frozen=True):
     request: ApprovalRequest
     parked_at: int
     expires_at: int
-    """Of a request that waits: when it is forgotten; of a grant: when it counts no more."""
+    """When a waiting request is removed, or a grant no longer counts."""
     state: State = "waiting"
     answered_by: str = ""
     note: str = ""
     changes: Json = None
-    """What a command left, to be committed if somebody says yes; None of any other call."""
+    """The changes of a command, to be committed once granted; None for any other call."""
 
     @property
     def changes_digest(self) -> str:
@@ -113,7 +113,7 @@ class Parked(Struct, frozen=True):
 
 def write_parked(parked: Parked) -> bytes:
     members = {"format": FORMAT, **parked.as_json(), "changes": parked.changes}
-    # ASCII: an argument may hold what is no UTF-8, such as half of a surrogate pair.
+    # ASCII: an argument may hold text that UTF-8 cannot encode, such as a lone surrogate.
     return json.dumps(members, ensure_ascii=True, indent=1).encode("ascii") + b"\n"
 
 
@@ -144,30 +144,30 @@ class _ParkedFile(Strict, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-_OF_THE_CALL: Final = ("arguments", "filled")
+_CALL_MEMBERS: Final = ("arguments", "filled")
 
 
 def parse_parked(content: bytes, file: str) -> Parked:
     given = parse_file(content, file)
-    # What the call brought may hold half of a surrogate pair, and the rest not.
-    brought = {name: given.members.get(name, {}) for name in (*_OF_THE_CALL, "changes")}
-    rest = {name: each for name, each in given.members.items() if name not in brought}
+    # Only the values of the call may hold a lone surrogate.
+    from_call = {name: given.members.get(name, {}) for name in (*_CALL_MEMBERS, "changes")}
+    rest = {name: each for name, each in given.members.items() if name not in from_call}
     read = JsonFile(file, rest, content).convert(_ParkedFile)
     if read.format != FORMAT:
-        raise given.error("format", "this Paddock does not know the format", "remove the file")
-    for name in _OF_THE_CALL:
-        if not isinstance(brought[name], dict) or "arguments" not in given.members:
-            raise given.error(name, f"the {name} are no object", "remove the file")
-    told = asdict(read)
+        raise given.error("format", "this version does not know the format", "remove the file")
+    for name in _CALL_MEMBERS:
+        if not isinstance(from_call[name], dict) or "arguments" not in given.members:
+            raise given.error(name, f"{name}: expected an object", "remove the file")
+    members = asdict(read)
     request = ApprovalRequest(
-        **_known_by(ApprovalRequest, told), **{name: brought[name] for name in _OF_THE_CALL}
+        **_fields_of(ApprovalRequest, members), **{name: from_call[name] for name in _CALL_MEMBERS}
     )
     changes = given.members.get("changes")
-    return Parked(request=request, changes=changes, **_known_by(Parked, told))
+    return Parked(request=request, changes=changes, **_fields_of(Parked, members))
 
 
-def _known_by(kind: type[Struct], told: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: told[name] for name in kind.__struct_fields__ if name in told}
+def _fields_of(kind: type[Struct], members: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: members[name] for name in kind.__struct_fields__ if name in members}
 
 
 class Answers(Struct, frozen=True):
@@ -180,13 +180,13 @@ class Answers(Struct, frozen=True):
             answer.get("answer") == KEPT
             and answer.get("digest") == parked.request.digest
             and answer.get("changes", "") == parked.changes_digest
-            # An earlier version recorded no digest of what is shown; such a request ends in a day.
+            # Earlier versions recorded no `shown`; such a request expires within a day.
             and answer.get("shown", shown) == shown
             for answer in self._to(parked)
         )
 
     def is_granted(self, parked: Parked, now: float) -> bool:
-        # Threat: a grant was changed to a no, and its old file is put back.
+        # Threat: a grant was changed to a refusal, and its old file is put back.
         said = [row for row in self._to(parked) if row.get("answer") in (GRANTED, REFUSED)]
         if not said or said[0].get("answer") != GRANTED or self.is_used(parked):
             return False
@@ -211,8 +211,7 @@ class BrokenRequest(Struct, frozen=True):
         return ConfigError(
             f"the request {quote(self.id)} does not load: {self.why}",
             where=self.where,
-            hint=f"move it away with paddock approvals refuse {self.id}; then its call is "
-            "asked about again",
+            hint=f"move it away with paddock approvals refuse {self.id}; then its call asks again",
         )
 
     def summary(self) -> dict[str, Json]:
@@ -228,12 +227,12 @@ def _name_of(parked: Parked) -> str:
 
 
 def _ending_for(request: ApprovalRequest) -> str:
-    """Return how files for this request are named at the end; the whole digest is in the file."""
+    """Return the suffix of this request's file names; the full digest is in the file."""
     return f".{request.digest.removeprefix('sha256:')[:32]}.json"
 
 
 _FILE_BYTES_MAX: Final = limits.approval_kept_bytes_max + 1_000_000
-_ANSWER_THEM: Final = "ask a person to answer what waits: paddock approvals list"
+_ANSWER_THEM: Final = "ask a person to answer the waiting requests: paddock approvals list"
 
 
 class Inbox(Struct, frozen=True):
@@ -245,22 +244,22 @@ class Inbox(Struct, frozen=True):
 
     directory: Path
     record: Callable[[Entry], None]
-    """Puts an entry into the governance ledger, durably; where it raises, nothing counts."""
+    """Appends an entry to the governance ledger, durably; if it raises, nothing counts."""
     answers: Callable[[str], Answers]
-    """What that ledger has on the request of this id. Raises: LedgerDamagedError."""
+    """Reads that ledger's answers to the request with this id. Raises: LedgerDamagedError."""
     clock: Callable[[], float]
     randomness: Callable[[int], bytes]
     release: Callable[[str], None]
-    """Lets go of what the history holds under a pin."""
-    tell: Callable[[Parked], None] = lambda _: None
-    """Tells somebody of a request that waits from now on."""
+    """Releases the contents that the history keeps under a pin."""
+    notify: Callable[[Parked], None] = lambda _: None
+    """Announces a new waiting request."""
 
     def take(self, request: ApprovalRequest) -> Approval | None:
-        """Return the kept answer to exactly this, if any, and use up a grant.
+        """Return the kept answer to exactly this request, if any, and use up a grant.
 
         Threat: an agent repeats a call that was granted once, two processes do so at
-        the same time, or somebody puts a file, or a used one again, into the
-        directory. One process holds the lock; only a grant on record counts.
+        the same time, or an attacker adds a file to the directory, or puts a used one
+        back. One process holds the lock; only a recorded grant counts.
         """
         if not self._named_after(request):
             return None
@@ -281,8 +280,8 @@ class Inbox(Struct, frozen=True):
                 if not self.answers(parked.id).is_granted(parked, self.clock()):
                     self._forget(parked)
                     continue
-                # On record before the lock is free, and gone before the call runs: a grant
-                # that is lost is asked for again, one that is left over would count twice.
+                # Recorded before the lock is released, and removed before the call runs: a
+                # lost grant is asked for again, a leftover one would count twice.
                 granted = Approval(True, parked.answered_by, "", parked.note, parked.id)
                 self.record(approval_answered(request, granted))
                 self._forget(parked)
@@ -291,10 +290,10 @@ class Inbox(Struct, frozen=True):
         return late if is_late else None
 
     def settle(self, request: ApprovalRequest, approval: Approval) -> bool:
-        """Take out the request that this answers; return whether the answer counts.
+        """Remove the request that this answers; return True if the answer counts.
 
-        For a client that answers a kept request by making its call again: an answer counts
-        once, however often it is sent, and a yes also where the file was put back.
+        For a client that answers a kept request by repeating its call: an answer counts
+        once, however often it is sent, and a grant once even if the file is put back.
         """
         with self._lock():
             for parked in self._waiting_for(request):
@@ -320,7 +319,7 @@ class Inbox(Struct, frozen=True):
         with self._lock():
             kept = self._sweep()
             for each in kept:
-                # Threat: a file that was changed meanwhile would be recorded as kept.
+                # Threat: a file that was changed in the meantime would be recorded as kept.
                 is_same = _is_for(each, request) and each.state == "waiting"
                 if is_same and self.answers(each.id).is_kept(each):
                     return each
@@ -335,7 +334,7 @@ class Inbox(Struct, frozen=True):
             except BaseException:
                 self._release(parked)
                 raise
-        self.tell(parked)
+        self.notify(parked)
         return parked
 
     def list_all(self) -> list[Parked]:
@@ -345,7 +344,7 @@ class Inbox(Struct, frozen=True):
         return sorted(current, key=lambda parked: (parked.parked_at, parked.id))
 
     def list_broken(self, request: ApprovalRequest | None = None) -> list[BrokenRequest]:
-        """Return what does not load; of `request`: what may be for exactly this."""
+        """Return the files that do not load; with `request`, only those that may be for it."""
         require_private(self.directory)
         names = self._names() if request is None else self._named_after(request)
         return [found for found in map(self._look, names) if isinstance(found, BrokenRequest)]
@@ -368,7 +367,7 @@ class Inbox(Struct, frozen=True):
             return aside
 
     def grant(self, wanted: str, by: str, seen: Parked | None = None) -> Parked:
-        """Answer yes; `seen`: only if it still is as it was then, for of two answers one counts."""
+        """Grant the request; with `seen` only if it is unchanged, as only one answer counts."""
         until = int(self.clock() + limits.approval_granted_s)
         return self._answer(wanted, seen, state=GRANTED, answered_by=by, expires_at=until)
 
@@ -376,11 +375,11 @@ class Inbox(Struct, frozen=True):
         return self._answer(wanted, seen, state=REFUSED, answered_by=by, note=note)
 
     def take_changes(self, parked: Parked) -> bool:
-        """Use up the grant for these changes; return whether they may be committed.
+        """Use up the grant for these changes; return True if they may be committed.
 
-        Where they may, their contents stay until `withdraw`.
+        If so, their contents are kept until `withdraw`.
 
-        Threat: somebody exchanges the changes of a request that was shown before.
+        Threat: an attacker replaces the changes of a request after it was shown.
         """
         with self._lock():
             if self._read(_name_of(parked)) != parked:
@@ -419,7 +418,7 @@ class Inbox(Struct, frozen=True):
             if seen is not None and parked != seen:
                 raise ApprovalExpiredError(
                     f"the request {quote(found.id)} was answered meanwhile: {parked.state}",
-                    hint="what stands there now counts",
+                    hint="the recorded answer counts",
                 )
             answered = replace(parked, **answer)
             # The record first: an answer without one never counts.
@@ -462,7 +461,7 @@ class Inbox(Struct, frozen=True):
         return found
 
     def _look(self, name: str) -> Parked | BrokenRequest | None:
-        """Read a request: None where it is gone; a file that names another one is broken."""
+        """Read a request, or None if it was removed; a file that names another one is broken."""
         path, identity = self.directory / name, name.partition(".")[0]
         try:
             content = read_file(path, _FILE_BYTES_MAX)
@@ -472,12 +471,12 @@ class Inbox(Struct, frozen=True):
         except ConfigError as error:
             return BrokenRequest(identity, path, error.message, error.where)
         if _name_of(parked) != name:
-            said = f"it says that it is {quote(parked.id)}"
+            said = f"its content is that of {quote(parked.id)}"
             return BrokenRequest(identity, path, said, str(path))
         return parked
 
     def _readable(self) -> list[Parked]:
-        # One that is broken counts for nothing, and must not hide the others.
+        # A broken one must not hide the others.
         return [each for each in map(self._look, self._names()) if isinstance(each, Parked)]
 
     def _sweep(self) -> list[Parked]:
@@ -503,7 +502,7 @@ class Inbox(Struct, frozen=True):
         self._release(parked)
 
     def _release(self, parked: Parked) -> None:
-        """Let the history prune its contents. A pin that is left over ends by itself."""
+        """Let the history prune its contents. A leftover pin expires."""
         if parked.changes is not None:
             self.release(parked.pin)
 

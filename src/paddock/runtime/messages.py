@@ -3,9 +3,9 @@
 A message may be the SDK's own object or the plain dictionaries of the wire; both
 are only read. No SDK is imported.
 
-No call runs of a message that says that its turn was cut, refused, or ended for a
-reason not known here: the arguments of the last one may be half of what was meant,
-and an SDK completes them silently. One that gives no reason is taken as whole.
+If a message says that its turn was cut, refused, or ended for an unknown reason, none
+of its calls runs: the arguments of the last one may be incomplete, and an SDK completes
+them silently. A message that gives no reason counts as complete.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,13 +23,13 @@ from paddock.values.calls import Json, Refusal, ToolCall, ToolResult
 class Malformed(Struct, frozen=True):
     call: ToolCall
     refusal: Refusal
-    """Its answer: it is recorded, and never runs."""
+    """The answer to the call, which is recorded and never runs."""
 
 
 Asked = ToolCall | Malformed
 T = TypeVar("T")
 
-# Reasons that end a turn with whole calls. With any other, known or not, none of them runs.
+# Reasons that end a turn with complete calls. With any other, known or not, no call runs.
 _ANTHROPIC_ENDS: Final = frozenset({"tool_use", "end_turn", "stop_sequence"})
 _CHAT_ENDS: Final = frozenset({"tool_calls", "function_call", "stop"})
 _COMPLETED: Final = frozenset({"completed"})
@@ -38,7 +38,7 @@ NATIVE_NAMES: Final[Mapping[str, frozenset[str]]] = {
     "anthropic": frozenset({"str_replace_based_edit_tool", "bash", "memory"}),
     "openai-responses": frozenset({"apply_patch_call", "shell_call"}),
 }
-"""Of the providers' own tools, or of the items that call them; see `runtime.native`."""
+"""Names of the providers' own tools, or of the items that call them; see `runtime.native`."""
 _NATIVE_ITEMS: Final = {
     "apply_patch_call": ("operation", ("type", "path", "diff")),
     "shell_call": ("action", ("commands", "timeout_ms", "max_output_length")),
@@ -88,16 +88,16 @@ def _items(value: object) -> list[Any]:
 
 
 def text_of(what: str, given: object) -> str:
-    """Return what a program gave, if it is text. Raises: UsageError."""
+    """Return `given` if it is text; `what` names it. Raises: UsageError."""
     if isinstance(given, str):
         return given
     raise UsageError(f"{what} is {type(given).__name__}, and has to be text")
 
 
 def _asked(call_id: object, tool: object, arguments: object, refusal: Refusal | None) -> Asked:
-    """Return a call from its parts; with a `refusal` of its turn, or bad parts, a `Malformed`.
+    """Return a call from its parts; a `Malformed` if its turn has a `refusal`, or a part is bad.
 
-    Raises: UsageError: the id is no text.
+    Raises: UsageError if the id is not text.
     """
     name = tool if isinstance(tool, str) else ""
     identity = "" if call_id is None else text_of("the id of a call", call_id)
@@ -133,8 +133,8 @@ def _why_not(said: object, name: str, ends: frozenset[str]) -> Refusal | None:
 def _dropped(why: str) -> Refusal:
     return Refusal(
         CallDroppedError.code,
-        f"it was not run: {why}, so it may be cut, or not meant",
-        "make it again in a turn that comes to its end; do less in one turn where that was cut",
+        f"it was not run: {why}, so it may be cut, or not intended",
+        "make it again in a turn that ends normally; if the turn was cut, do less in one turn",
     )
 
 
@@ -154,7 +154,7 @@ def _anthropic_block(result: ToolResult) -> dict[str, Json]:
 
 
 def _read_openai(message: object) -> list[Asked]:
-    # The API gives the reason beside the message; a program may have put it into it.
+    # The API gives the reason beside the message; a program may have added it to the message.
     refusal = _why_not(message, "finish_reason", _CHAT_ENDS)
     if refusal is None and _get(message, "refusal"):
         refusal = _dropped("the model declined")
@@ -190,7 +190,7 @@ def _read_responses(message: object) -> list[Asked]:
 def _native_arguments(item: object, kind: str) -> dict[str, Json]:
     holder, names = _NATIVE_ITEMS[kind]
     held: Any = _get(item, holder)
-    # Threat: a member not known here (`move_to`) would be ignored, and reported as done.
+    # Threat: an unknown member (`move_to`) would be ignored, and reported as done.
     extra: Iterable[str] = _get(held, "model_extra") or (held if hasattr(held, "keys") else ())
     given = {name: _get(held, name) for name in (*names, *extra)}
     return {name: value for name, value in given.items() if value is not None}
@@ -244,7 +244,7 @@ def _openai_responses(spec: Spec) -> dict[str, Json]:
 
 
 def _mcp(spec: Spec) -> dict[str, Json]:
-    # A tool need not say what it returns, and `{}` is no schema that the protocol takes.
+    # A tool may declare no output, and the protocol does not accept `{}` as a schema.
     output = {"outputSchema": dict(spec.output_schema)} if spec.output_schema else {}
     return {
         "name": spec.name,

@@ -1,4 +1,4 @@
-"""The providers' own tool types, as calls of ours and back.
+"""Translate calls of the providers' own tool types to Paddock's, and results back.
 
     str_replace_based_edit_tool  text_editor_20250728   view, create_file, str_replace, insert_text
     bash                         bash_20250124          run_shell in one session, shell_stop
@@ -6,9 +6,9 @@
     apply_patch_call             apply_patch            create_file, patch_file, delete_file
     shell_call                   shell                  run_shell, a call for each command
 
-A native call is judged, run and recorded as the calls that it becomes. Only its words are the
-provider's, as its documentation has them, so that models know them; the reason of a refusal, and
-what to do next, stand below them. An absolute path is one from the workspace's root.
+A native call is judged, run and recorded as the calls that it becomes. Only its messages are the
+provider's, as documented, because models know them; the reason of a refusal, and its hint, follow.
+An absolute path is relative to the workspace's root.
 """
 
 import re
@@ -45,9 +45,9 @@ from paddock.values.calls import Json, Refusal, ToolCall, ToolResult
 Given: TypeAlias = Mapping[str, Json]
 Results: TypeAlias = Sequence[ToolResult]
 Names: TypeAlias = Callable[[str], bool]
-"""Whether an absolute path begins with a name of the workspace."""
+"""Returns True if an absolute path begins with a name of the workspace."""
 _BASH: Final = "bash"
-"""The session of Anthropic's bash, of which a model has one."""
+"""The session of Anthropic's bash tool; a model has only one."""
 
 
 class NativeTool(Struct, frozen=True):
@@ -55,16 +55,16 @@ class NativeTool(Struct, frozen=True):
     becomes: tuple[str, ...]
     """An agent that has one of these tools is offered it."""
     ask: Callable[[ToolCall, Names], Sequence[ToolCall]]
-    """The calls that it becomes. Raises: InvalidArgumentsError."""
+    """Returns the calls that a native call becomes. Raises: InvalidArgumentsError."""
     answer: Callable[[Given, Results], dict[str, Json]]
-    """What the block has besides its type and id."""
+    """Returns the block's members besides its type and id."""
 
 
 def native_schemas(provider: str, tools: Collection[str]) -> list[dict[str, Json]]:
-    """The provider's own tool types for an agent that has `tools`. Raises: UsageError."""
+    """Return the provider's own tool types for an agent that has `tools`. Raises: UsageError."""
     if provider not in NATIVE_NAMES:
         hint = f"one of: {', '.join(sorted(NATIVE_NAMES))}"
-        raise UsageError(f"{quote(provider)} has no tools of its own here", hint=hint)
+        raise UsageError(f"no native tools for the provider {quote(provider)}", hint=hint)
     native = [each for name, each in _TOOLS.items() if name in NATIVE_NAMES[provider]]
     return [dict(each.schema) for each in native if any(name in tools for name in each.becomes)]
 
@@ -106,7 +106,7 @@ def _become(asked: Asked, names: Names) -> list[Asked]:
     try:
         return [*_TOOLS[asked.tool].ask(asked, names)]
     except InvalidArgumentsError as error:
-        # Without its arguments: only for our own tools is it known which are content.
+        # Without its arguments: only for Paddock's tools is it known which are content.
         refusal = Refusal(error.code, error.message, error.hint)
         return [Malformed(ToolCall(asked.id, asked.tool, {}), refusal)]
 
@@ -114,10 +114,10 @@ def _become(asked: Asked, names: Names) -> list[Asked]:
 _NAME: Final = needed_text("")
 _TEXT: Final = plain_text("")
 _VIEW_RANGE: Final = Argument(list[int], "", None)
-_TAKES: Final[Mapping[str, Mapping[str, Argument]]] = {
+_PARAMETERS: Final[Mapping[str, Mapping[str, Argument]]] = {
     "view": {"path": _NAME, "view_range": _VIEW_RANGE},
     "create": {"path": _NAME, "file_text": _TEXT},
-    # Without a new text the old one goes.
+    # Without a new text the old one is deleted.
     "str_replace": {"path": _NAME, "old_str": _NAME, "new_str": Argument(str, "", "")},
     "insert": {"path": _NAME, "insert_line": needed_integer(""), "insert_text": _NAME},
     "delete": {"path": _NAME},
@@ -128,25 +128,25 @@ _TAKES: Final[Mapping[str, Mapping[str, Argument]]] = {
 }
 
 
-def _taken(given: Given, key: str, known: Collection[str], **ours: str) -> dict[str, Json]:
-    """Return what a command is given, under our names; what is null was left out.
+def _arguments(given: Given, key: str, known: Collection[str], **ours: str) -> dict[str, Json]:
+    """Return the arguments of a command under Paddock's names; null counts as absent.
 
-    Raises: InvalidArgumentsError, by the provider's names, which the model knows.
+    Raises: InvalidArgumentsError, with the provider's names, which the model knows.
     """
     kind = given.get(key)
     if not isinstance(kind, str) or kind not in known:
         what = "commands" if key == "command" else "operations"
         raise _invalid(key, kind, f"the {what} are: {', '.join(known)}")
-    taken = {name: each for name, each in given.items() if each is not None and name != key}
-    if kind == "insert" and "insert_text" not in taken and "new_str" in taken:
-        taken["insert_text"] = taken.pop("new_str")  # as older documentation has it
-    bound = Binder(made_type(kind, dict(_TAKES[kind]))).values(taken)
+    present = {name: each for name, each in given.items() if each is not None and name != key}
+    if kind == "insert" and "insert_text" not in present and "new_str" in present:
+        present["insert_text"] = present.pop("new_str")  # the name in older documentation
+    bound = Binder(made_type(kind, dict(_PARAMETERS[kind]))).values(present)
     window = _window(bound.pop("view_range", None))
     return {ours.get(name, name): each for name, each in bound.items()} | window
 
 
 def _window(bounds: Json) -> dict[str, Json]:
-    """`view_range` as our offset and limit. Raises: InvalidArgumentsError."""
+    """Return `view_range` as offset and limit. Raises: InvalidArgumentsError."""
     match bounds:
         case None:
             return {}
@@ -163,16 +163,16 @@ def _invalid(name: str, value: Json, hint: str) -> InvalidArgumentsError:
     return InvalidArgumentsError(said, where=name, hint=hint)
 
 
-def _rooted(path: str, names: Names) -> str:
-    """An absolute path as one from the root; the workspace's own names for it stay as they are."""
-    # Only chooses how the text is read: where it leads is resolved, and judged, afterwards.
+def _from_root(path: str, names: Names) -> str:
+    """Return an absolute path relative to the root, unless it begins with the workspace's name."""
+    # This only chooses how to read the text: the path is resolved, and judged, afterwards.
     if names(path):
         return path
     return path.lstrip("/") or "." if path.startswith("/") else path
 
 
-def _remembered(path: str) -> str:
-    """A path from /memories on as one in the memory. Raises: InvalidArgumentsError."""
+def _path_in_memory(path: str) -> str:
+    """Return a path below /memories relative to it. Raises: InvalidArgumentsError."""
     # Threat: `/memories-of-others`, or a path of the workspace.
     if not f"{path}/".startswith(f"{MEMORIES}/"):
         said = f"Path must start with {MEMORIES}, got: {quote(path)}"
@@ -183,8 +183,8 @@ def _remembered(path: str) -> str:
 _FOUND: Final = re.compile(r"found (?:over )?(\d+) times .*, at lines ([\d, ]*\d.*)\Z", re.DOTALL)
 
 
-class _Words(dict[str, str]):
-    """A provider's messages by our codes; `{path}` and others are what the call was given."""
+class _Messages(dict[str, str]):
+    """A provider's messages by Paddock's codes; `{path}` and others are the call's arguments."""
 
     def of(self, refusal: Refusal, given: Given, key: str = "") -> str:
         found = _FOUND.search(refusal.error)
@@ -199,32 +199,32 @@ class _Words(dict[str, str]):
 
 
 def _remarks(result: ToolResult) -> list[str]:
-    """Return the bracketed lines below an output: notes and warnings, no snippet and no cut."""
+    """Return the bracketed lines below an output: notes and warnings, not the snippet or cut."""
     ours = (line for line in result.content.split("\n")[1:] if line.startswith("["))
     snippet = result.details.get("content_snippet")
     return [line for line in ours if line != snippet and not line.startswith("[...")]
 
 
 _CUT: Final = re.compile(
-    r"^(\[lines \S+ of \d+ shown).* use offset=(\d+) to go on\]$", re.MULTILINE
+    r"^(\[lines \S+ of \d+ shown).* use offset=(\d+) to continue\]$", re.MULTILINE
 )
 
 
-def _told(result: ToolResult) -> list[str]:
+def _notes(result: ToolResult) -> list[str]:
     """Return the rest of a command's result: not its output, nor changes without a remark."""
-    # Threat: what it printed may look like ours. It stands last, behind its own heading.
+    # Threat: its output may imitate these lines. The output comes last, under a heading.
     head, _, _ = result.content.partition("\nstdout: ")
-    told, is_listed = list[str](), False
+    notes, is_listed = list[str](), False
     for line in head.split("\n")[1:]:
         is_plain = line.startswith("files changed: ") and ";" not in line
         is_listed = is_plain or (is_listed and line.startswith("  "))
         if not is_listed and not line.startswith("sandbox: "):
-            told.append(line)
-    return told
+            notes.append(line)
+    return notes
 
 
 def _viewed(result: ToolResult) -> str:
-    return _CUT.sub(r"\1; use view_range=[\2, -1] to go on]", result.content)
+    return _CUT.sub(r"\1; use view_range=[\2, -1] to continue]", result.content)
 
 
 def _block(results: Results, *said: str) -> dict[str, Json]:
@@ -244,7 +244,7 @@ _DONE: Final = {
     "delete": "Successfully deleted {path}",
     "rename": "Successfully renamed {old_path} to {new_path}",
 }
-_EDITOR: Final = _Words(
+_EDITOR: Final = _Messages(
     {
         PathNotFoundError.code: "Error: File not found",
         StringNotFoundError.code: "Error: No match found for replacement. Please check your text "
@@ -257,9 +257,9 @@ _EDITOR: Final = _Words(
 
 
 def _ask_editor(call: ToolCall, names: Names) -> list[ToolCall]:
-    taken = _taken(call.arguments, "command", _FILE_COMMANDS, file_text="content")
-    taken["path"] = _rooted(taken["path"], names)
-    return [ToolCall(call.id, _FILE_COMMANDS[call.arguments["command"]], taken)]
+    given = _arguments(call.arguments, "command", _FILE_COMMANDS, file_text="content")
+    given["path"] = _from_root(given["path"], names)
+    return [ToolCall(call.id, _FILE_COMMANDS[call.arguments["command"]], given)]
 
 
 def _answer_editor(given: Given, results: Results) -> dict[str, Json]:
@@ -275,7 +275,7 @@ def _answer_editor(given: Given, results: Results) -> dict[str, Json]:
 
 
 _NO_PATH: Final = "The path {path} does not exist. Please provide a valid path."
-_MEMORY: Final = _Words(
+_MEMORY: Final = _Messages(
     {
         PathNotFoundError.code: _NO_PATH,
         PathNotAFileError.code: _NO_PATH,
@@ -301,9 +301,9 @@ _REMEMBERED: Final = (
 def _ask_memory(call: ToolCall, names: Names) -> list[ToolCall]:
     del names
     ours = {"file_text": "content", "old_path": "path", "new_path": "to"}
-    taken = _taken(call.arguments, "command", ("view", *_DONE), **ours)
-    taken |= {name: _remembered(taken[name]) for name in ("path", "to") if name in taken}
-    return [ToolCall(call.id, f"memory_{call.arguments['command']}", taken)]
+    given = _arguments(call.arguments, "command", ("view", *_DONE), **ours)
+    given |= {name: _path_in_memory(given[name]) for name in ("path", "to") if name in given}
+    return [ToolCall(call.id, f"memory_{call.arguments['command']}", given)]
 
 
 def _answer_memory(given: Given, results: Results) -> dict[str, Json]:
@@ -326,23 +326,23 @@ def _ask_bash(call: ToolCall, names: Names) -> list[ToolCall]:
     del names
     if call.arguments.get("restart") is True:
         return [ToolCall(call.id, "shell_stop", {"session": _BASH})]
-    taken = {name: value for name, value in call.arguments.items() if name != "restart"}
-    return [ToolCall(call.id, "run_shell", {**taken, "session": _BASH})]
+    given = {name: value for name, value in call.arguments.items() if name != "restart"}
+    return [ToolCall(call.id, "run_shell", {**given, "session": _BASH})]
 
 
 def _answer_bash(given: Given, results: Results) -> dict[str, Json]:
     (result,) = results
     refusal, details = result.refusal, result.details
-    # Where nothing ran yet there is no session to end.
-    is_anew = refusal is None or refusal.code == InvalidArgumentsError.code
-    if given.get("restart") is True and is_anew:
+    # Before the first command there is no session to end.
+    is_restarted = refusal is None or refusal.code == InvalidArgumentsError.code
+    if given.get("restart") is True and is_restarted:
         return {"content": "Bash session restarted", "is_error": False}
     if refusal is not None:
         return _block(results, refusal.as_text())
     said = [str(details[name]).removesuffix("\n") for name in ("stdout", "stderr")]
     if details["exit_code"] and not details["timed_out"]:
         said.append(f"[exit code {details['exit_code']}]")
-    said += _told(result)
+    said += _notes(result)
     return {"content": "\n".join(filter(None, said)), "is_error": details["exit_code"] != 0}
 
 
@@ -351,7 +351,7 @@ _OPERATIONS: Final = {
     "update_file": ("patch_file", "Updated"),
     "delete_file": ("delete_file", "Deleted"),
 }
-_PATCH: Final = _Words(
+_PATCH: Final = _Messages(
     {
         PathNotFoundError.code: "Error: File not found at path '{path}'",
         f"create_file {FileChangedError.code}": "Error: apply_patch cannot create {path} because "
@@ -361,15 +361,15 @@ _PATCH: Final = _Words(
 
 
 def _ask_patch(call: ToolCall, names: Names) -> list[ToolCall]:
-    taken = _taken(call.arguments, "type", _OPERATIONS)
-    taken["path"], kind = _rooted(taken["path"], names), call.arguments["type"]
+    given = _arguments(call.arguments, "type", _OPERATIONS)
+    given["path"], kind = _from_root(given["path"], names), call.arguments["type"]
     if kind == "create_file":
-        from paddock.text.v4a import created_content  # noqa: PLC0415 - for who creates by a patch
+        from paddock.text.v4a import created_content  # noqa: PLC0415 - only to create by a patch
 
-        # Threat: what stands there already was not shown to the model, and would be gone.
-        taken["if_version"] = ABSENT
-        taken["content"] = created_content(taken.pop("diff"))
-    return [ToolCall(call.id, _OPERATIONS[kind][0], taken)]
+        # Threat: a file at the path was not shown to the model, and would be overwritten.
+        given["if_version"] = ABSENT
+        given["content"] = created_content(given.pop("diff"))
+    return [ToolCall(call.id, _OPERATIONS[kind][0], given)]
 
 
 def _answer_patch(given: Given, results: Results) -> dict[str, Json]:
@@ -389,7 +389,7 @@ def _ask_shell(call: ToolCall, names: Names) -> list[ToolCall]:
     if not isinstance(commands, list) or not commands:
         raise _invalid("commands", commands, 'give a list with at least one, as ["ls"]')
     if type(milliseconds) is int:
-        # Ours counts in seconds: never less than what was asked for.
+        # Paddock's timeout is in seconds: rounded up, never less than was asked for.
         more["timeout"] = -(-milliseconds // 1000)
     elif milliseconds is not None:
         raise _invalid("timeout_ms", milliseconds, "give an integer, or leave it out")
@@ -421,7 +421,7 @@ def _output_row(result: ToolResult) -> dict[str, Json]:
     if refusal is not None:
         outcome = {"type": "exit", "exit_code": 1}
         return {"stdout": "", "stderr": refusal.as_text(), "outcome": outcome}
-    said = [str(details["stderr"]).removesuffix("\n"), *_told(result)]
+    said = [str(details["stderr"]).removesuffix("\n"), *_notes(result)]
     if "clamped" in details:
         said.append(f"[clamped: timeout_ms={1000 * details['clamped']['timeout']}]")
     is_late = details["timed_out"]

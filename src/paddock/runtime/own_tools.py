@@ -1,8 +1,8 @@
-"""Tools of the embedding program: its functions, behind the same door as ours.
+"""Make tools of the embedding program's functions, dispatched like Paddock's own.
 
 A function's signature and docstring become the tool's argument type, and with it the
-schema that a model sees and the binder that checks what it sends. What cannot be said
-in a schema is an error when the tool is registered, and not when it is called.
+schema that a model sees and the binder that checks its arguments. A parameter that a
+schema cannot describe is an error at registration, not at the call.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ from paddock.values.calls import Cancel, LeftEffect
 from paddock.values.decisions import Action
 
 Handler = Callable[..., Any]
-"""Returns text for the model, a value that is written as JSON, or a whole output."""
+"""Returns text for the model, a value that is written as JSON, or a complete ToolOutput."""
 
 TOOLSET: Final = "own"
 _NAME: Final = lazy_pattern(r"[A-Za-z0-9_-]{1,64}")
@@ -46,13 +46,13 @@ _HINT_TYPES: Final = (
     "pydantic, or a union of these"
 )
 _HINT_FAILED: Final = (
-    "it is a tool of the program that runs you, and may have done part of it: look before you "
-    "call it again"
+    "it is a tool of the program that runs you, and may have done part of its work: check before "
+    "you call it again"
 )
 
 
 class CallContext(Struct, frozen=True):
-    """What a tool of the program may know of its call: its first parameter, if it wants one."""
+    """The call that a program's tool runs for: its first parameter, if it declares one."""
 
     agent: str
     call_id: str
@@ -62,17 +62,17 @@ class CallContext(Struct, frozen=True):
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether nobody waits for the answer any more. An async function is cancelled then."""
+        """True once the caller no longer waits for the answer. An async function is cancelled."""
         return self._ports.cancel.is_cancelled
 
     def progress(self, said: str) -> None:
-        """Show one line to whoever listens: `on_output`, or an MCP client's progress."""
+        """Send one line to `on_output`, or to an MCP client as progress."""
         if self._ports.on_output is not None:
             self._ports.on_output("stdout", f"{said}\n".encode("utf-8", "replace"))
 
 
 class OwnTool:
-    """One function. `call` hands it a context and the bound arguments as it takes them."""
+    """One function. `call` passes it the context and the bound arguments as it expects them."""
 
     def __init__(
         self, name: str, action: Action, call: Callable[[CallContext, Any], Any], effect: LeftEffect
@@ -81,7 +81,7 @@ class OwnTool:
         self._actions = (action,)
         self._call = call
         self._effect = effect
-        """Of a call that was stopped half-way."""
+        """The effect to report for a call that was stopped half-way."""
         self.heads = ((action.category, action.operation),)
 
     def resolve(self, arguments: Any, ports: Ports) -> GivenPlan[Any]:
@@ -97,8 +97,8 @@ class OwnTool:
                 said = _run(cast("Coroutine[Any, Any, Any]", said), ports.cancel, self._effect)
         except (ToolError, ConfigError, HostError):
             raise
-        except Exception as error:  # The embedding program's code: whatever it raises is its own.
-            # Not its text, which may name what no model must see.
+        except Exception as error:  # The embedding program's code may raise anything.
+            # Not its text, which may hold what no model must see.
             raise self._failed(type(error).__name__) from error
         return self._output(said)
 
@@ -122,7 +122,7 @@ class OwnTool:
 
 
 def _run(work: Coroutine[Any, Any, Any], cancel: Cancel, effect: LeftEffect) -> Any:
-    """Run it in the call's thread, in a loop of its own; it is cancelled with the call."""
+    """Run the coroutine in the call's thread, in a new loop; it is cancelled with the call."""
     import asyncio  # noqa: PLC0415 - a program that has such a tool has loaded it
 
     async def watched() -> Any:
@@ -149,7 +149,7 @@ def _run(work: Coroutine[Any, Any, Any], cancel: Cancel, effect: LeftEffect) -> 
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(watched())
-    # The caller's own loop waits here, and no loop runs within another.
+    # The caller's loop waits here, and loops cannot nest.
     with ThreadPoolExecutor(1, thread_name_prefix="paddock-tool") as thread:
         context = contextvars.copy_context()
         return thread.submit(context.run, asyncio.run, watched()).result()
@@ -159,16 +159,16 @@ def registered_tool(spec: ToolSpec[Any], handler: Handler) -> Tool[Any]:
     """Return the tool of a spec that the program wrote. Raises: ConfigError."""
     name = _checked_name(spec.name)
     if find_judged_as(name):
-        # Threat: no rule can name `tool:client:Bash`, for that is not how a client's is judged.
+        # Threat: no rule could name `tool:client:Bash`, as a client's Bash is judged differently.
         raise ConfigError(
-            f"{quote(name)} is no name for a tool: a client's tool of that name is judged"
+            f"invalid tool name {quote(name)}: a client's tool of that name is judged"
             f" as {find_judged_as(name)[0]}",
-            hint="give it a name that policy can speak of",
+            hint="give it a name that policy can refer to",
         )
-    return _made(spec, Action("client", name), lambda _, arguments: handler(arguments))
+    return _make_tool(spec, Action("client", name), lambda _, arguments: handler(arguments))
 
 
-def _made(
+def _make_tool(
     spec: ToolSpec[Any], action: Action, call: Callable[[CallContext, Any], Any]
 ) -> Tool[Any]:
     effect = LeftEffect.NONE if spec.effects.reads_only else LeftEffect.UNKNOWN
@@ -177,23 +177,20 @@ def _made(
     except TypeError:
         raise ConfigError(
             f"the argument type of {quote(spec.name)} cannot be used",
-            hint="a subclass of ArgumentType, its fields made with needed_text and its kin",
+            hint="a subclass of ArgumentType, its fields made with needed_text and similar",
         ) from None
 
 
 def _checked_name(name: str) -> str:
     if _NAME.fullmatch(name) is None:
         hint = "1 to 64 letters, digits, underscores or hyphens"
-        raise ConfigError(f"{quote(name)} is no name for a tool", hint=hint)
+        raise ConfigError(f"invalid tool name {quote(name)}", hint=hint)
     return name
 
 
 def has_to_be_awaited(function: Callable[..., object]) -> bool:
-    """Whether a function of the program, or an object that is called as one, is async."""
+    """Return True if a function of the program, or a callable object, is async."""
     return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))
-
-
-# From a function to a tool.
 
 
 def function_tool(
@@ -219,14 +216,14 @@ def function_tool(
         description=reader.text,
         toolset=TOOLSET,
         arguments=reader.argument_type(arguments),
-        # Nothing more is known of it; these are MCP's defaults, too.
+        # Nothing more is known about it; these are also MCP's defaults.
         effects=Effects(reads_only, is_destructive=not reads_only, is_open_world=True),
     )
-    return _made(spec, action, call)
+    return _make_tool(spec, action, call)
 
 
 class _Reader:
-    """Reads one function. Whatever it cannot use is a ConfigError that names the parameter."""
+    """Reads one function. Raises ConfigError, which names the parameter it cannot use."""
 
     def __init__(self, function: Handler, name: str) -> None:
         self._function = function
@@ -234,12 +231,12 @@ class _Reader:
         self._name = name
         self.text, self._described = read_docstring(inspect.getdoc(self._inner) or "")
         if not self.text:
-            raise self._problem("", "it has no docstring", "say in one what it does, for a model")
+            raise self._problem("", "it has no docstring", "describe in one what the tool does")
         if inspect.isgeneratorfunction(self._inner) or inspect.isasyncgenfunction(self._inner):
             raise self._problem("", "it yields", "return a list")
 
     def arguments(self) -> tuple[bool, dict[str, Argument]]:
-        """Return whether it takes a context, and its arguments by name."""
+        """Return True if it takes a context, and its arguments by name."""
         try:
             parameters = list(inspect.signature(self._function).parameters.values())
         except ValueError as error:
@@ -250,7 +247,7 @@ class _Reader:
         names = [parameter.name for parameter, _ in own]
         for name in self._described:
             if name not in names:
-                why = "its docstring describes it, and there is none of that name"
+                why = "its docstring describes it, but the function does not have it"
                 raise self._problem(name, why, f"the parameters: {', '.join(names) or 'none'}")
         return takes_context, {each.name: self._argument(each, hint) for each, hint in own}
 
@@ -264,9 +261,9 @@ class _Reader:
     def _hint(self, parameter: inspect.Parameter) -> Any:
         name, raw = parameter.name, parameter.annotation
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise self._problem(name, "it stands for any number of arguments", "name each one")
+            raise self._problem(name, "it takes any number of arguments", "name each one")
         if parameter.kind is parameter.POSITIONAL_ONLY:
-            raise self._problem(name, "it has no name for a caller", "take the / out")
+            raise self._problem(name, "it is positional-only", "remove the /")
         if raw is parameter.empty:
             raise self._problem(name, "it has no annotation", f"annotate it, as in {name}: str")
         call = self._inner if hasattr(self._inner, "__globals__") else type(self._inner).__call__
@@ -274,28 +271,28 @@ class _Reader:
         try:
             known = getattr(call, "__globals__", {})
             return typing.get_type_hints(stub, known, include_extras=True)[name]
-        except Exception as error:  # It is an expression of the program's.
+        except Exception as error:  # The program's expression may raise anything.
             why = f"its annotation {quote(str(raw))} cannot be read: {error}"
             raise self._problem(name, why, "name a type that its module has") from error
 
     def _argument(self, parameter: inspect.Parameter, hint: Any) -> Argument:
         name = parameter.name
         if hint is CallContext:
-            raise self._problem(name, "a Context is the first parameter, or none", "move it")
+            raise self._problem(name, "a Context has to be the first parameter", "move it")
         if hasattr(ArgumentType, name):
-            raise self._problem(name, "its name is taken", "give it another")
+            raise self._problem(name, "its name is reserved", "give it another")
         default = ... if parameter.default is parameter.empty else parameter.default
         argument = Argument(hint, self._described.get(name, ""), default)
         try:
-            for why in _unsaid(kinds.type_info(hint), set()):
+            for why in _schema_gaps(kinds.type_info(hint), set()):
                 raise self._problem(name, why)
             if not argument.is_required:
                 self._check_default(name, argument)
             made_type("Probe", {name: argument})
         except (TypeError, ValueError, NotImplementedError) as error:
-            # The last line says which type; those before it are for who writes a library.
+            # The last line names the type; those before it are for library authors.
             said = str(error).strip().splitlines()[-1]
-            raise self._problem(name, f"no schema says its type: {said}") from None
+            raise self._problem(name, f"its type has no schema: {said}") from None
         return argument
 
     def _check_default(self, name: str, argument: Argument) -> None:
@@ -304,7 +301,7 @@ class _Reader:
             given = to_builtins(argument.default, enc_hook=as_model)
             convert(given, argument.kind, dec_hook=from_model)
         except (ValidationError, TypeError, NotImplementedError) as error:
-            why = f"its default {said} is not what it is annotated with: {error}"
+            why = f"its default {said} does not match its annotation: {error}"
             raise self._problem(name, why, "annotate it with both, as in int | None") from None
 
     def _problem(self, parameter: str, why: str, hint: str = _HINT_TYPES) -> ConfigError:
@@ -313,23 +310,23 @@ class _Reader:
         return ConfigError(said, where=parameter or self._name, hint=hint)
 
 
-def _unsaid(kind: object, seen: set[int]) -> Iterator[str]:
+def _schema_gaps(kind: object, seen: set[int]) -> Iterator[str]:
     """Yield why schema and binder would disagree on a type, or on one within it."""
     if id(kind) in seen:
         return
     seen.add(id(kind))
     if isinstance(kind, kinds.SetType | kinds.FrozenSetType):
-        yield "a set is an array that may not say a thing twice, and a model's may"
+        yield "its schema is an array, in which a model may repeat a value, and a set cannot"
     if isinstance(kind, kinds.DictType) and not isinstance(
         kind.key_type, kinds.StrType | kinds.AnyType
     ):
-        yield "the names of an object's members are texts, and it wants others"
+        yield "the keys of a JSON object are text, and the keys of this type are not"
     if isinstance(kind, kinds.Type | kinds.Field):
         for each in kind.__struct_fields__:
-            yield from _unsaid(getattr(kind, each), seen)
+            yield from _schema_gaps(getattr(kind, each), seen)
     elif isinstance(kind, tuple):
         for each in cast("tuple[object, ...]", kind):
-            yield from _unsaid(each, seen)
+            yield from _schema_gaps(each, seen)
 
 
 _SECTION: Final = lazy_pattern(
@@ -340,7 +337,7 @@ _PARAMETER: Final = lazy_pattern(r"(\w+)(?: *\([^)]*\))?: *(.*)")
 
 
 def read_docstring(doc: str) -> tuple[str, dict[str, str]]:
-    """Return the text before the sections of a docstring in Google's style, and its arguments."""
+    """Split a docstring in Google's style: the text before its sections, and its arguments."""
     text: list[str] = []
     described: dict[str, str] = {}
     section = name = ""

@@ -1,4 +1,4 @@
-"""A call's states from its decision to its end; the registry, judge and context it runs with.
+"""The states of a call between its steps; the registry, judge and context it runs with.
 
     ToolCall ── prepare ──▶ Prepared ── run ──▶ Ran ── result_of ──▶ ToolResult
 
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
 
 
 class ForProgram(Struct, frozen=True):
-    """A tool for the embedding program alone: it is in no registry, so no model can call it."""
+    """A tool only for the embedding program: it is in no registry, so no model can call it."""
 
     tool: Tool[Any]
     payload: Payload
 
 
 class Bounds(Struct, frozen=True):
-    """What the caller of one call sets: which tools, who answers, who can cancel; policy decides.
+    """The caller's settings for one call: tools, approver, cancellation. Policy still decides.
 
-    `tools` None: all of the agent's. `order_id` stands in the entries of a work order's calls;
-    `client_call` in those of a client that names its calls, as a claim; `door` in those of an
-    operator who came by another one than the command line.
+    `tools` None: all of the agent's. Ledger entries have the `order_id` of a work order's calls,
+    the `client_call` that a client names its call by, as a claim, and the `door` of an operator
+    who does not use the command line.
     """
 
     tools: frozenset[str] | None = None
@@ -62,7 +62,7 @@ class Bounds(Struct, frozen=True):
     on_output: "OnOutput | None" = None
     program: ForProgram | None = None
     approver: Approver | None = None
-    """Answers for this call in place of the runtime's, and of the inbox."""
+    """Answers this call's requests in place of the runtime's approver and the inbox."""
 
     def over(self, ports: Ports, call_id: str) -> Ports:
         return replace(
@@ -75,7 +75,7 @@ class Bounds(Struct, frozen=True):
 
 
 FREE: Final = Bounds()
-"""The bounds of a call that has none."""
+"""No bounds."""
 
 
 class Judged(NamedTuple):
@@ -85,7 +85,7 @@ class Judged(NamedTuple):
 
 
 class Begun(Struct):
-    """A call, and what is known of it so far, for the record of a refusal at any step."""
+    """A call, and its known state so far, to record a refusal at any step."""
 
     call: ToolCall
     bounds: Bounds = FREE
@@ -100,7 +100,7 @@ class Prepared(NamedTuple):
     plan: Plan
     clamped: Mapping[str, int]
     arguments: Mapping[str, Json]
-    """As the ledger keeps them."""
+    """In the form that the ledger keeps."""
     actions: Sequence[str]
     judged: Judged
     bounds: Bounds
@@ -128,10 +128,10 @@ class Registry:
         gated: Collection[str] = (),
         gate: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`may_ever` tells whether policy could ever allow an operation of a category.
+        """`may_ever` returns True if policy could ever allow an operation of a category.
 
-        A tool that needs one it never allows is not listed, but can be called, to be refused by
-        policy. The `gated` ones exist until `gate` returns False.
+        A tool that needs an operation it never allows is not listed; a call of it is refused by
+        policy. The `gated` tools exist until `gate` returns False.
         """
         self._all: dict[str, Tool[Any] | ListedTool] = {}
         self._may_ever = may_ever
@@ -144,7 +144,7 @@ class Registry:
     @property
     def _tools(self) -> "dict[str, Tool[Any] | ListedTool]":
         if self._gated and not self._gate():
-            # For good: a gate that opens again brings no tool back.
+            # Permanently: a gate that opens again does not restore a tool.
             self._all = {name: each for name, each in self._all.items() if name not in self._gated}
             self._gated = ()
         return self._all
@@ -153,7 +153,7 @@ class Registry:
         if tool.name in self._tools:
             raise ConfigError(
                 f"the tool name {quote(tool.name)} is used twice",
-                hint="every tool needs a name of its own",
+                hint="every tool needs a unique name",
             )
         self._tools[tool.name] = tool
         if not getattr(tool, "is_offered", True):
@@ -181,7 +181,7 @@ class Registry:
         ]
 
     def _is_offered(self, tool: "Tool[Any] | ListedTool") -> bool:
-        from paddock.tools.toolsets import HEADS  # noqa: PLC0415 - not for who calls nothing
+        from paddock.tools.toolsets import HEADS  # noqa: PLC0415 - only to list tools
 
         heads = HEADS.get(tool.name, ())
         if isinstance(tool, Tool):
@@ -192,8 +192,8 @@ class Registry:
         tools = self.list_all()
         if not native:
             return schemas_for(provider, [tool.spec for tool in tools])
-        from paddock.runtime.native import native_schemas  # noqa: PLC0415 - for who asks for it
-        from paddock.tools.toolsets import TOOLS  # noqa: PLC0415 - as well
+        from paddock.runtime.native import native_schemas  # noqa: PLC0415 - only with `native`
+        from paddock.tools.toolsets import TOOLS  # noqa: PLC0415 - as above
 
         ours = {tool.name for tool in TOOLS}
         own = [tool.spec for tool in tools if tool.name not in ours]
@@ -213,7 +213,7 @@ class PolicyJudge:
 
     def decide(self, actions: Sequence[Action]) -> Decision:
         if len(actions) == 1:
-            # Nearly every call: the compiled judge, without the general case round it.
+            # Nearly every call: the compiled judge, without the cost of the general case.
             return self._judge.decide(actions[0])
         return decide(self.policy, self.chain, actions, writer_of(actions))
 
@@ -228,9 +228,9 @@ class PolicyJudge:
 
 
 class OperatorJudge(PolicyJudge):
-    """Allows what a person at the command line asks for; the record has `tool` as the rule.
+    """Allows every act of the operator; the record has `tool` as the rule.
 
-    They are shown no more than the agent whose workspace it is.
+    It shows the operator no more than the workspace's agent may see.
     """
 
     def __init__(self, tool: str, shown: PolicyJudge) -> None:
@@ -239,7 +239,7 @@ class OperatorJudge(PolicyJudge):
         self._tool = tool
 
     def decide(self, actions: Sequence[Action]) -> Decision:
-        """Allow: whoever can start this program as the plane's owner can change every file."""
+        """Allow: a user who can run this program as the plane's owner can change every file."""
         rule = RuleMatch(Outcome.ALLOW, self._tool, "operator", "built-in", 0)
         action = str(actions[0]) if actions else self._tool
         return Decision(
@@ -261,16 +261,16 @@ class Caller(Struct, frozen=True):
 
 class Contents(Protocol):
     def stand_in(self, content: bytes) -> dict[str, Json]:
-        """What an entry has in place of the content. Raises: ToolError, ConfigError, HostError."""
+        """Return a content's stand-in. Raises: ToolError, ConfigError, HostError."""
         ...
 
     def sync(self) -> None:
-        """Wait until all that it keeps is durable. Raises: as `stand_in`."""
+        """Wait until all kept contents are durable. Raises: as `stand_in`."""
         ...
 
 
 class Context(Struct, frozen=True):
-    """What a dispatcher works with; all of it given by the host.
+    """The dependencies of a dispatcher, all given by the host.
 
     `randomness(n)` returns n unpredictable bytes; `monotonic_ns` measures durations.
     """
@@ -281,16 +281,16 @@ class Context(Struct, frozen=True):
     ledger: Ledger
     approver: Approver
     record_approval: Callable[[Entry], None]
-    """Puts a question or its answer on record. Raises: PaddockError; then it does not count."""
+    """Records a question or its answer. Raises: PaddockError; then it does not count."""
     caller: Caller
     randomness: Callable[[int], bytes]
     keeper: Approver = NoApprover()
-    """Keeps what nobody is asked about now, so that it can be answered."""
+    """Keeps requests for which no approver is asked now, to be answered later."""
     history: History | None = None
     contents: Contents | None = None
-    """Where contents of arguments are kept; None: their digests alone are."""
+    """Keeps contents of arguments; None: only their digests are kept."""
     monotonic_ns: Callable[[], int] = time.monotonic_ns
     after_write: Callable[[Sequence[str], str], None] = lambda _paths, _toolset: None
-    """Called when a call that may write is over and on record, with the paths that it changed.
+    """Called once a call that may write is recorded, with the changed paths and the toolset.
 
-    And with the toolset that changed them: `shell` for whatever ran a command."""
+    The toolset is `shell` for every call that ran a command."""

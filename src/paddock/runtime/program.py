@@ -1,6 +1,6 @@
-"""What an embedding program has besides calls, dispatched like them: bytes, commands, shells.
+"""Bytes, commands and shells for an embedding program, dispatched like calls.
 
-`Runtime.read_bytes`, `exec` and `shell`; and awaiting what runs in a thread.
+`Runtime.read_bytes`, `exec` and `shell`; and awaiting work that runs in a thread.
 """
 
 import contextlib
@@ -57,47 +57,47 @@ mkdir -p -- "$2" && exec cat >"$1"
 
 
 class Executed(Struct, frozen=True):
-    """How a command ended, and what it printed."""
+    """The exit and the output of a command."""
 
     exit_code: int
-    """-1 where it ran out of time, 128 + N for signal N."""
+    """-1 after a timeout, 128 + N for signal N."""
     stdout: bytes
     stderr: bytes
     timed_out: bool
     is_cut: bool
-    """More was printed than `output_limit`, of which the first bytes are here."""
+    """True if a stream exceeded `output_limit`: only its first bytes are here."""
     result: ToolResult
-    """As a model would have it: changed files, refusals, notes."""
+    """The result as a model would get it: changed files, refusals, notes."""
 
     @property
     def exit_status(self) -> int:
-        """The exit code, and 1 where it is 0 and nothing was kept of what the command changed."""
+        """The exit code, or 1 if it is 0 but the command's changes were not committed."""
         return self.exit_code or int(not {"conflict", "pending"}.isdisjoint(self.result.details))
 
     @property
     def notice(self) -> str:
-        """Lines for behind `stderr`: what policy kept from the command; mostly empty."""
+        """Lines to append to `stderr`: what policy denied the command; usually empty."""
         said = last_words(self.result.details)
         return "".join(f"{line}\n" for line in said if line.encode() != self.stderr)
 
 
 class ListedEntry(Struct, frozen=True):
-    """What stands in a directory: a file, a directory, or a link to one of the workspace."""
+    """An entry of a directory: a file, a directory, or a symlink to one in the workspace."""
 
     path: str
     """Relative to the root."""
     is_directory: bool
     size_bytes: int
-    """Of a file."""
+    """Size of a file."""
 
 
 class EntryList(Struct, frozen=True):
     path: str
-    """Of the directory, relative to the root and without links."""
+    """Path of the directory, relative to the root and with symlinks resolved."""
     entries: tuple[ListedEntry, ...]
     """In byte order of their paths."""
     is_cut: bool
-    """There are more than `limits.program_entries_max`."""
+    """True if there are more than `limits.program_entries_max`."""
 
 
 class _Printed:
@@ -123,7 +123,7 @@ def read_bytes(runtime: "Runtime", path: str, limit: int, cancel: Cancel = NEVER
             runtime, READ_BYTES, {"path": path, "limit": limit}, payload, Bounds(cancel=cancel)
         )
         return payload.taken
-    # One byte over the limit, so that a file without an end is reported as too large.
+    # One byte over the limit, so that an endless file is reported as too large.
     argv = ["sh", "-c", _READ_SCRIPT, "sh", path, str(limit + 1)]
     done = execute(runtime, argv, output_limit=limit, cancel=cancel)
     _require_done(done, path, "read")
@@ -164,7 +164,7 @@ def call_tool(
     payload: Payload | None = None,
     bounds: Bounds = FREE,
 ) -> ToolResult:
-    """Call a tool for the program, whether or not its agent's model has it. Raises: ToolError."""
+    """Call a tool for the program, even one that no model has. Raises: ToolError."""
     bounds = replace(bounds, program=ForProgram(tool, payload or Payload()))
     return runtime.call(tool.name, given, bounds=bounds).unwrap()
 
@@ -205,7 +205,7 @@ def execute(
     exit_code = int(str(result.details["exit_code"]))
     stderr = bytes(printed.streams["stderr"])
     if exit_code == _EXIT_NOT_STARTED and not stderr:
-        # The command printed nothing: the sandbox says why it did not start.
+        # The command printed nothing: the sandbox reports why it did not start.
         stderr = str(result.details["stderr"]).encode()
     return Executed(
         exit_code,
@@ -218,12 +218,12 @@ def execute(
 
 
 def _is_elsewhere(runtime: "Runtime", path: str) -> bool:
-    """Say whether a path is outside of the workspace: then only a command can get there."""
+    """Return True if a path is outside the workspace: only a command can reach it."""
     return text_of("the path", path).startswith("/") and not runtime.names(path)
 
 
 def _bytes_of(what: str, given: object) -> bytes:
-    """Return bytes that nobody can change while they are written. Raises: UsageError."""
+    """Return immutable bytes, which no other thread can change. Raises: UsageError."""
     if isinstance(given, bytes | bytearray | memoryview):
         return bytes(cast("bytes", given))
     raise UsageError(f"{what} is {type(given).__name__}, and has to be bytes")
@@ -251,7 +251,7 @@ def _require_done(done: Executed, path: str, act: str) -> None:
 
 
 class LastingShell(Struct, frozen=True):
-    """Each command begins where the last one ended; leaving ends what still runs."""
+    """A shell that keeps its state between commands; leaving it stops what still runs."""
 
     runtime: "Runtime"
     name: str
@@ -268,7 +268,7 @@ class LastingShell(Struct, frozen=True):
         return LastingProcess(self.runtime, str(result.details["process"]))
 
     def close(self) -> None:
-        """End it; what its processes changed is brought in. Raises: ToolError."""
+        """End the shell and commit what its processes changed. Raises: ToolError."""
         try:
             self.runtime.call("shell_stop", {"session": self.name}).unwrap()
         except InvalidArgumentsError:
@@ -289,20 +289,20 @@ class LastingProcess(Struct, frozen=True):
     id: str
 
     def read(self, *, wait_s: int = 0, offset: int | None = None) -> ToolResult:
-        """Return what it has printed since this was last asked, or from a byte on."""
+        """Return its output since the last read, or from the byte `offset`."""
         more: dict[str, Json] = {} if offset is None else {"offset": offset}
         return self._call("shell_output", wait_s=wait_s, **more)
 
     def write(self, text: str) -> ToolResult:
-        """Type into it."""
+        """Send it input."""
         return self._call("shell_input", text=text)
 
     def sync(self) -> ToolResult:
-        """Bring in what it changed so far."""
+        """Commit what it has changed so far."""
         return self._call("shell_sync")
 
     def stop(self) -> ToolResult:
-        """End it, and bring in what it changed."""
+        """End it, and commit what it changed."""
         return self._call("shell_stop")
 
     def _call(self, tool: str, **more: Json) -> ToolResult:
@@ -310,27 +310,27 @@ class LastingProcess(Struct, frozen=True):
 
 
 async def await_thread(work: Callable[[Cancel], T]) -> T:
-    """Run `work` in a thread of its own; to cancel this stops it, and waits for its end.
+    """Run `work` in a separate thread; cancelling this stops it, and waits for its end.
 
-    CancelledError is raised at its end, with its failure as cause.
+    Then CancelledError is raised, with the failure of `work` as cause.
     """
-    import asyncio  # noqa: PLC0415 - for them alone who await
+    import asyncio  # noqa: PLC0415 - only for async programs
 
     # The loop's threads are few and shared: calls that wait for a person would take them all,
-    # from one another and from whatever brings the answer.
+    # also those needed by other calls and by the code that delivers the answer.
     token = CancelToken()
     context = contextvars.copy_context()
     thread = ThreadPoolExecutor(1, thread_name_prefix="paddock-call")
-    # No task around it, which a loop that ends would cancel while the thread goes on.
+    # No task around it: a loop that ends would cancel it while the thread continues.
     call = partial(context.run, partial(work, token))
     running = asyncio.get_running_loop().run_in_executor(thread, call)
-    # It takes nothing more, and ends with this.
+    # The executor accepts no more work, and ends with this call.
     thread.shutdown(wait=False)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError as cancelled:
         token.cancel()
-        # Threat: what is left to itself would change files after its caller went on without it.
+        # Threat: an abandoned thread would change files after its caller has continued.
         while not running.done():
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([running])

@@ -1,8 +1,8 @@
-"""Putting the question where policy asks: about the call, or about what it would change.
+"""Ask the approver when policy says so: about the call, or about its effect.
 
-Where policy wants the effect asked about, a handler that can (`Staging`) acts first and holds
-the effect back; an entry says so before it acts. A yes is for just that effect, a no discards
-it. An answer counts only where it and its question are on record.
+To ask about the effect, a handler that can (`Staging`) acts first and holds the effect back,
+which is recorded before it acts. A grant is for exactly that effect, a refusal discards it.
+An answer counts only if it and its question are recorded.
 """
 
 from collections.abc import Callable, Sequence
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 E = TypeVar("E")
 
 CONNECTION_ASK_S: Final = 120.0
-"""Seconds for which a connection is held open for an answer."""
+"""Seconds that a connection is held open for an answer."""
 
 
 class Withheld(Struct, frozen=True):
@@ -97,7 +97,7 @@ def ask(context: Context, recorder: Recorder, ready: Prepared) -> Prepared | Wit
     with ExitStack() as unless_granted:
         unless_granted.callback(held.close)
         if ready.bounds.cancel.is_cancelled:
-            # Nobody is asked about half of an effect.
+            # The approver is not asked about an incomplete effect.
             return Withheld(STOPPED, ready.judged)
         answer = _put(context, ready._replace(plan=plan), held.digest, held)
         if isinstance(answer, Prepared):
@@ -125,7 +125,7 @@ def _put(
 
 
 def keep_waiting(context: Context, ready: Prepared, output: ToolOutput) -> ToolOutput | Refusal:
-    """Keep, in the inbox, those changes of a command that wait for a person."""
+    """Keep the changes of a command that wait for a person in the inbox."""
     waiting = output.waiting
     if waiting is None:
         return output
@@ -142,7 +142,7 @@ def keep_waiting(context: Context, ready: Prepared, output: ToolOutput) -> ToolO
 
 
 def _answered(context: Context, approver: Approver, request: ApprovalRequest) -> Approval:
-    """Ask, on record. Raises: PaddockError where question or answer cannot be recorded."""
+    """Ask, on record. Raises: PaddockError if question or answer cannot be recorded."""
     context.record_approval(approval_asked(request))
     approval = answer_of(approver, request)
     # The inbox itself has recorded that a kept grant was used.
@@ -172,7 +172,7 @@ def _request(
     return ApprovalRequest(
         digest=digest,
         tool=call.tool,
-        # A copy: whoever answers may change it, and the record must not follow.
+        # A copy: the approver may change it, and the record must not change with it.
         arguments=dict(call.arguments),
         actions=tuple(ready.actions),
         agent=context.caller.agent,
@@ -203,7 +203,7 @@ class CallNetwork(Struct, frozen=True):
     ready: Prepared
 
     def ask(self, action: Action, reach: "Reach") -> bool:
-        """Ask the call's approver. No where nobody answers in time, or it cannot be recorded."""
+        """Ask the call's approver. False if it is not answered in time, or cannot be recorded."""
         context, text, judge = self.context, str(action), self.context.judge
         reason = "the command wants to reach this, and waits for the answer"
         decision = Decision(Outcome.ASK, text, reason, reach.rule, "", judge.policy_digest)
@@ -241,9 +241,9 @@ STOPPED: Final = refusal_of(StoppedCallError(LeftEffect.NONE))
 
 
 def not_recorded(error: PaddockError) -> Refusal:
-    # An entry that no line can hold is a defect of ours, and no full disk.
+    # An entry that no ledger line can hold is a defect in Paddock, not a full disk.
     code = error.code if isinstance(error, ToolError | InternalError) else StorageFullError.code
-    hint = f"nothing came of this call; {error.hint}" if error.hint else ""
+    hint = f"this call had no effect; {error.hint}" if error.hint else ""
     return Refusal(code, f"the ledger cannot commit: {error.message}", hint)
 
 
@@ -253,7 +253,7 @@ def refusal_for(approval: Approval, decision: Decision) -> Refusal:
 
 
 def refusal_without(approval: Approval, action: str) -> Refusal:
-    """Return the refusal without its rule, where only the action is still known."""
+    """Return the refusal without its rule, for when only the action is still known."""
     said = f": {show_name(approval.note)}" if approval.note else ""
     usual = _APPROVAL_HINTS.get(approval.code, "do not repeat it unchanged; ask what is wanted")
     hint = approval.hint or usual
@@ -282,22 +282,20 @@ def with_warnings(result: ToolResult, warnings: Sequence[str]) -> ToolResult:
 
 
 _KEPT_HINT: Final = (
-    "ask a person to look at it and answer: paddock approvals show {id}, then grant or refuse; "
-    "after a grant, make the very same call again"
+    "ask a person to review and answer it: paddock approvals show {id}, then grant or refuse; "
+    "after a grant, repeat exactly the same call"
 )
 _CHANGES_KEPT_HINT: Final = (
-    "it has run, and what it changed waits: ask a person to look at it and answer: paddock "
-    "approvals show {id}, then grant or refuse; a grant brings in just what is shown there, so "
-    "do not make the call again"
+    "it has run, and its changes wait: ask a person to review and answer them: paddock "
+    "approvals show {id}, then grant or refuse; a grant commits exactly what is shown there, so "
+    "do not repeat the call"
 )
 _APPROVAL_HINTS: Final = {
-    ApprovalUnavailableError.code: "a person has to be there to ask (at a terminal, or --yes), "
+    ApprovalUnavailableError.code: "a person has to be present to ask (at a terminal, or --yes), "
     "or a rule has to allow it",
     ApprovalExpiredError.code: "ask again",
 }
 
-
-# Where nobody answers, the question is kept.
 
 CANCELLED: Final = "the call was cancelled while it was asked about"
 
@@ -305,13 +303,13 @@ CANCELLED: Final = "the call was cancelled while it was asked about"
 class InboxApprover(Struct, frozen=True):
     approver: Approver
     open_inbox: "Callable[[], Inbox]"
-    """Called at each question: most runtimes never ask one."""
+    """Called for each question: most runtimes never ask one."""
 
     def answer(self, request: ApprovalRequest) -> Approval:
-        """Return the kept answer, else the approver's, else that the request was kept.
+        """Return the kept answer, or the approver's, or keep the request and say so.
 
-        A call that was cancelled is not kept. Raises: HostError, ConfigError: the inbox cannot be
-        used; that is a no. IntegrityError.
+        The request of a cancelled call is not kept. Raises: IntegrityError; HostError or
+        ConfigError if the inbox cannot be used, which counts as a refusal.
         """
         inbox = self.open_inbox()
         try:
@@ -321,16 +319,16 @@ class InboxApprover(Struct, frozen=True):
             if not broken:
                 raise
             # Without the file's path: a model reads it.
-            held_up = broken[0].id
-            note = f"the request {held_up}, which may be for this call, does not load"
-            answer = f"paddock approvals refuse {held_up}"
+            broken_id = broken[0].id
+            note = f"the request {broken_id}, which may be for this call, does not load"
+            answer = f"paddock approvals refuse {broken_id}"
             hint = f"ask a person to move it away: {answer}; then call again"
             return unavailable("inbox", note, hint)
         if before is not None and before.code != ApprovalExpiredError.code:
             return before
         said = answer_of(self.approver, request)
         if said.is_granted or said.code == ApprovalRefusedError.code:
-            # The request that an earlier, equal call left in the inbox is answered now.
+            # The request that an earlier, equal call left in the inbox is now answered.
             inbox.forget_waiting(request)
             return said
         if said.code != ApprovalUnavailableError.code or not request.can_wait:

@@ -1,7 +1,7 @@
-"""What a call leaves in the ledger: entries made from a call, its decision, its outcome.
+"""Build the ledger entries of a call, its decision, its outcome and its approvals.
 
 From them a decision can be repeated and an effect checked. Content that a tool declares as
-such, and any long text, is kept as a salted digest, which no precomputed table finds.
+such, and any long text, is kept as a salted digest, which resists precomputed tables.
 """
 
 import hashlib
@@ -55,20 +55,20 @@ _TEXT_KEPT_MAX: Final = 4096
 """In characters; a longer argument text is kept as a digest."""
 _ACTION_CHARS_MAX: Final = command_bytes_max + _TEXT_KEPT_MAX
 _ACTION_KEPT_MAX: Final = 16_384
-"""Characters kept of a longer action (only a program's command is), beside a digest of all."""
+"""Characters kept of a longer action (only a program's command is), with its full digest."""
 _NAME_KEPT_MAX: Final = 200
 _NAME_DIGITS: Final = 16
-"""Hex digits of a cut name's digest, which tell it from another."""
+"""Hex digits of a cut name's digest, which distinguish it from another."""
 _ARGUMENTS_KEPT_MAX: Final = 100
-"""So many arguments are kept, so that no call is too large for its entry; the rest is counted."""
+"""Arguments kept, so that every call fits in its entry; the rest are counted."""
 _WHOLE_BYTES_MAX: Final = 65_536
-"""Of arguments that policy keeps whole; larger ones are kept as a digest."""
+"""Maximum for arguments that policy keeps whole; larger ones are kept as a digest."""
 _SALT_BYTES: Final = 16
 _UNDECLARED: Final[Mapping[str, Argument]] = {}
 
 
 class DigestsAlone(Struct, frozen=True):
-    """Keeps no content. The salt stands in the entry: a short content can still be guessed."""
+    """Keeps no content. The salt is in the entry: a short content can still be guessed."""
 
     randomness: Callable[[int], bytes]
 
@@ -83,7 +83,7 @@ class DigestsAlone(Struct, frozen=True):
 
 class KeptContents(Struct, frozen=True):
     blobs: "BlobStore"
-    """Keeps the salt, too: once both are erased nobody can guess the content."""
+    """Also keeps the salt: once both are erased the content cannot be guessed."""
 
     def stand_in(self, content: bytes) -> dict[str, Json]:
         return {"salted_sha256": self.blobs.put(content), "bytes": len(content)}
@@ -107,7 +107,7 @@ class Recorder:
         return self.intent(ready)._replace(event_type=TOOL_STAGED, decision="ask")
 
     def outcome(self, ready: Prepared, ran: Ran, duration_us: int, intent: str = "") -> Entry:
-        """`intent` is the id of its entry, where that was on record before the call ran."""
+        """`intent` is the id of the intent's entry, if it was recorded before the call ran."""
         reason = ""
         if isinstance(ran, Failed):
             reason, said, metadata = ran.refusal.error, ran.refusal.as_text(), _failed_json(ran)
@@ -160,7 +160,7 @@ class Recorder:
         return self._entry(NET_REFUSED, ready, "deny", event.why, metadata)
 
     def mark(self, ready: Prepared, intent: str) -> "CallMark":
-        from paddock.storage.notes import CallMark  # noqa: PLC0415 - for what writes
+        from paddock.storage.notes import CallMark  # noqa: PLC0415 - only for writes
 
         call = ready.call
         return CallMark(kept_name(call.id), call.tool, self._agent, self._session, intent)
@@ -272,7 +272,7 @@ def _actions_json(actions: Sequence[str]) -> dict[str, Json]:
 
 
 def _change_json(change: Change) -> dict[str, Json]:
-    from paddock.tools.effects import change_json  # noqa: PLC0415 - for what writes
+    from paddock.tools.effects import change_json  # noqa: PLC0415 - only for writes
 
     kept = change_json(change)
     kept["path"] = clean(change.path)
@@ -286,11 +286,11 @@ def _change_json(change: Change) -> dict[str, Json]:
 def kept_arguments(
     given: Mapping[str, Json], tool: Tool[Any] | None, contents: Contents
 ) -> dict[str, Json]:
-    """A call's arguments as an entry keeps them, fit for a ledger line.
+    """Return a call's arguments as a ledger entry keeps them.
 
-    A text that the tool declares as content, that is long, or that holds what a line must not (NUL,
-    half a surrogate pair) becomes the stand-in that `contents` gives; so does any nested value, as
-    its JSON text, and a text of an unknown name. Raises: as `Contents.stand_in`.
+    A text that the tool declares as content, of an unknown name, that is long, or that holds what a
+    line must not (NUL, a lone surrogate) becomes the stand-in from `contents`; so does any nested
+    value, as its JSON text. Raises: as `Contents.stand_in`.
     """
     if tool is not None and tool.spec.recording is not None:
         return _kept_as_policy_says(given, tool.spec.recording, contents)
@@ -320,7 +320,7 @@ def kept_arguments(
 def _kept_as_policy_says(
     given: Mapping[str, Json], server: "McpServer", contents: Contents
 ) -> dict[str, Json]:
-    from paddock.ledger.format.line import encode_members  # noqa: PLC0415 - of few tools
+    from paddock.ledger.format.line import encode_members  # noqa: PLC0415 - few tools need it
     from paddock.policy.arguments import redact  # noqa: PLC0415 - as above
 
     kept = redact(dict(given), server.redact)
@@ -330,7 +330,7 @@ def _kept_as_policy_says(
         is_whole = server.record == "whole" and len(text.encode()) <= _WHOLE_BYTES_MAX
     except ValueError:
         is_whole = False
-    # Threat: a secret would stand in the store if its content were taken before it is redacted.
+    # Threat: a secret would be in the store if the text were taken before it is redacted.
     return kept if is_whole else {"…": contents.stand_in(text.encode("utf-8", "surrogatepass"))}
 
 
@@ -338,26 +338,26 @@ def kept_name(name: str) -> str:
     missing = len(name) - _NAME_KEPT_MAX
     if missing <= 0:
         return name if is_plain(name) else clean(name)
-    # Threat: of two long names that begin alike one would stand for the other.
+    # Threat: two long names with the same beginning would be recorded as one.
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_NAME_DIGITS]
     return f"{clean(name[:_NAME_KEPT_MAX])}… ({missing} more characters, sha256 {digest})"
 
 
-# The record of approvals, in the governance ledger, is also what counts: a grant in the
-# inbox is valid only if it is recorded there as granted, and not as used. It has the
-# digest of a call, and never the arguments.
+# The governance ledger's record of approvals is authoritative: a grant in the inbox is
+# valid only if it is recorded there as granted, and not as used. It has the digest of a
+# call, and never the arguments.
 
 GRANTED: Final = "granted"
-"""Somebody answered a kept request; it waits for its call."""
+"""A kept request was granted; the grant waits for its call."""
 REFUSED: Final = "refused"
 ALWAYS: Final = "always"
 """A rule was written that allows it from now on."""
 USED: Final = "used"
 """The grant was used up by the call that this entry names."""
 KEPT: Final = "kept"
-"""Nobody answered; the request is in the inbox."""
+"""The request waits in the inbox, without an answer."""
 DEFERRED: Final = "deferred"
-"""The program puts the question to a person, and calls again with the answer."""
+"""The program puts the question to a person, then calls again with the answer."""
 
 
 def approval_asked(request: ApprovalRequest) -> Entry:
@@ -373,7 +373,7 @@ def approval_answered(request: ApprovalRequest, approval: Approval) -> Entry:
         is_no = approval.code == ApprovalRefusedError.code
         answer["answer"] = USED if approval.is_granted else REFUSED if is_no else KEPT
     if answer.get("answer") == KEPT:
-        # Of what was asked, not of what stands in its file by now.
+        # The digest of the question as asked, not as its file has it now.
         answer["shown"] = shown_digest(request)
     if approval.changes_digest:
         answer["changes"] = approval.changes_digest
@@ -384,7 +384,7 @@ def approval_answered(request: ApprovalRequest, approval: Approval) -> Entry:
 
 
 def answered_later(parked: "Parked", answer: str) -> Entry:
-    told: dict[str, Json] = {
+    members: dict[str, Json] = {
         "by": clean(parked.answered_by),
         "note": clean(parked.note),
         "request": parked.id,
@@ -392,7 +392,7 @@ def answered_later(parked: "Parked", answer: str) -> Entry:
         "expires_at": parked.expires_at,
     }
     decision = "deny" if answer == REFUSED else "allow"
-    return _entry_of(APPROVAL_ANSWERED, parked.request, decision, told)
+    return _entry_of(APPROVAL_ANSWERED, parked.request, decision, members)
 
 
 def _entry_of(

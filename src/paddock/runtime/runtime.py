@@ -1,4 +1,4 @@
-"""What an embedding program holds: one agent's tools on one workspace."""
+"""The `Runtime` of an embedding program: one agent's tools on one workspace."""
 
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from paddock.errors import PaddockError, UsageError
 from paddock.limits import program_bytes_max
-from paddock.runtime.dispatch import NOBODY, CallWatcher, Dispatcher, Done, dispatch_all
+from paddock.runtime.dispatch import NO_WATCHER, CallWatcher, Dispatcher, Done, dispatch_all
 from paddock.runtime.messages import (
     NATIVE_NAMES,
     Asked,
@@ -35,7 +35,7 @@ OnText = Callable[[Literal["stdout", "stderr"], str], None]
 
 
 class Tools:
-    """The tools of a runtime, as `runtime.tools`: what its agent has, and the program's own."""
+    """The tools of a runtime, as `runtime.tools`: those of its agent and of the program."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -47,10 +47,10 @@ class Tools:
         return self._registry.list_all()
 
     def for_provider(self, provider: str, *, native: bool = False) -> list[dict[str, Json]]:
-        """Schemas for anthropic, openai, openai-responses or mcp. Raises: UsageError.
+        """Return schemas for anthropic, openai, openai-responses or mcp. Raises: UsageError.
 
-        With `native`, of anthropic and openai-responses: the provider's own tool types in place
-        of ours. `Runtime.answer` knows the calls of both.
+        With `native`, for anthropic and openai-responses: the provider's own tool types in place
+        of Paddock's. `Runtime.answer` accepts calls of both.
         """
         return self._registry.for_provider(provider, native=native)
 
@@ -66,7 +66,7 @@ class Tools:
         name: str = "",
     ) -> None:
         """Add a function of the program as a tool; see `Runtime.tool`. Raises: ConfigError."""
-        from paddock.runtime.own_tools import function_tool  # noqa: PLC0415 - for who has one
+        from paddock.runtime.own_tools import function_tool  # noqa: PLC0415 - few programs have one
 
         self._registry.add(
             function_tool(function, name=name, permission=permission, reads_only=reads_only)
@@ -75,49 +75,47 @@ class Tools:
     def register(self, spec: ToolSpec[Any], handler: Callable[[Any], Any]) -> None:
         """Add a tool by a spec; `handler` takes its bound arguments. See `add` for the usual way.
 
-        It is judged as `tool:client:<name>`. Raises: ConfigError where the name is taken or
-        unusable.
+        It is judged as `tool:client:<name>`. Raises: ConfigError if the name is taken or invalid.
         """
-        from paddock.runtime.own_tools import registered_tool  # noqa: PLC0415 - for who has one
+        from paddock.runtime.own_tools import registered_tool  # noqa: PLC0415 - as above
 
         self._registry.add(registered_tool(spec, handler))
 
 
 class Notices:
-    """What a person should know of a runtime that opens: read by the program, or else logged.
+    """Notices to a person about a runtime: read by the program, or else logged.
 
-    What concerns commands takes a moment to find out, and waits for a reader or the first
-    command.
+    Those about commands take a moment to compute, and wait for a reader or the first command.
     """
 
     def __init__(
-        self, said: tuple[str, ...], of_commands: Callable[[], tuple[str, ...]] | None = None
+        self, said: tuple[str, ...], command_notices: Callable[[], tuple[str, ...]] | None = None
     ) -> None:
-        """Without `of_commands` nothing is logged: the interface shows the notices itself."""
+        """Without `command_notices` nothing is logged: the interface shows the notices itself."""
         self._said = said
-        self._of_commands = Late(of_commands or tuple)
-        self._is_read = of_commands is None
+        self._command_notices = Late(command_notices or tuple)
+        self._is_read = command_notices is None
         self._is_logged = not said
 
     def read(self) -> tuple[str, ...]:
         self._is_read = True
-        return (*self._said, *self._of_commands.get())
+        return (*self._said, *self._command_notices.get())
 
     def log(self) -> None:
         if not self._is_read and not self._is_logged:
             self._is_logged = True
             _log(self._said)
 
-    def log_of_commands(self) -> None:
+    def log_command_notices(self) -> None:
         if not self._is_read:
-            # Notices that cannot be found out stop no command.
+            # A notice that cannot be computed must not stop a command.
             with suppress(PaddockError):
-                _log(self._of_commands.get())
+                _log(self._command_notices.get())
 
 
 def _log(said: tuple[str, ...]) -> None:
     if said:
-        import logging  # noqa: PLC0415 - for what is seldom
+        import logging  # noqa: PLC0415 - rarely needed
 
         for each in said:
             logging.getLogger("paddock").warning("%s", each)
@@ -128,10 +126,10 @@ def _no_servers() -> "McpGateway":
 
 
 class Runtime:
-    """One agent on one workspace. A context manager; closing lets go of the workspace.
+    """One agent on one workspace. A context manager; closing releases the workspace.
 
-    `tools` are those of the agent: `tools.for_provider("anthropic")` gives their schemas to
-    hand to a model. `call` and `acall` return error results, for a loop; the typed methods raise
+    `tools` are those of the agent: `tools.for_provider("anthropic")` returns their schemas to
+    pass to a model. `call` and `acall` return error results, for a loop; the typed methods raise
     the matching class of `paddock.errors`.
     """
 
@@ -146,11 +144,11 @@ class Runtime:
         servers: "Callable[[], McpGateway]" = _no_servers,
         undo: Callable[[str], ToolResult] | None = None,
     ) -> None:
-        """`end` ends, by calls, what would go on running when this is closed."""
+        """`end` stops, by calls, the processes that would outlive this runtime."""
         self.tools = Tools(registry)
         self._notices = notices or Notices(())
         self.servers = servers
-        """Opens the gateway to other people's MCP servers; nothing is started."""
+        """Opens the gateway to third-party MCP servers; it starts none."""
         self._dispatcher = dispatcher
         self._new_id = new_id
         self._close = close
@@ -158,7 +156,7 @@ class Runtime:
         self._undo = undo
         self._lock = threading.Lock()
         self._running: list[int] = []
-        """The threads in which a call runs, once for each."""
+        """The thread of each running call."""
         self._is_closed = False
         call_after_fork(self, Runtime._after_fork)
 
@@ -173,10 +171,10 @@ class Runtime:
         self.close()
 
     def close(self) -> None:
-        """Let go of the workspace and the ledgers. Twice is harmless.
+        """Release the workspace and the ledgers. Closing twice is harmless.
 
-        What runs in the background is ended, and what it changed is brought in. New calls are
-        refused. Those in other threads go on, and the last to end lets go: this does not wait.
+        Background processes are ended, and their changes are committed. New calls are refused.
+        Calls in other threads continue, and the last to end releases all: this does not wait.
         """
         if self._end is not None and not self._is_closed:
             self._end(self.call)
@@ -188,16 +186,16 @@ class Runtime:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What a person should know: a policy that is not trusted, no wall, tracked secrets.
+        """Notices to a person, such as an untrusted policy, a missing wall, or tracked secrets.
 
-        What nobody has read when the first call comes, or the first command, is a warning of the
-        logger `paddock`.
+        Notices that are unread at the first call, or the first command, are logged as warnings of
+        the logger `paddock`.
         """
         return self._notices.read()
 
     @property
     def is_closed(self) -> bool:
-        """Whether new calls are refused."""
+        """True if new calls are refused."""
         return self._is_closed
 
     def call(
@@ -211,20 +209,20 @@ class Runtime:
     ) -> ToolResult:
         """Run one governed call; a refusal is a result.
 
-        `bounds` is for doors that can stop a call, or that know it by another id. `on_output`
-        is called with what a command prints while it runs: `"stdout"` or `"stderr"`, and text
-        as the command printed it, control characters and all. The command waits for it, and
-        what it raises ends the call.
+        `bounds` is for interfaces that can cancel a call, or that know it by another id.
+        `on_output` is called with a command's output while it runs: `"stdout"` or `"stderr"`, and
+        text as the command printed it, with its control characters. The command waits for it, and
+        an exception from it ends the call.
 
-        Raises: UsageError where the runtime is closed, or a name or id is no text;
-            IntegrityError where the ledger is damaged. Nothing was changed or shown then.
+        Raises: UsageError if the runtime is closed, or a name or id is not text;
+            IntegrityError if the ledger is damaged. Nothing was changed or shown then.
         """
         identity = text_of("the id of a call", call_id or self._new_id())
         name = text_of("the name of a tool", tool)
         asked = asked_call(identity, name, arguments)
         if on_output is None:
             return self._dispatch(asked, bounds)
-        from paddock.sandbox.streams import Decoding  # noqa: PLC0415 - for who listens
+        from paddock.sandbox.streams import Decoding  # noqa: PLC0415 - only with `on_output`
 
         decoding = Decoding(on_output)
         result = self._dispatch(asked, replace(bounds, on_output=decoding))
@@ -232,7 +230,7 @@ class Runtime:
         return result
 
     def refuse(self, tool: str, refusal: Refusal, bounds: Bounds = FREE) -> ToolResult:
-        """Record and answer a call that the door could not even read; it does not run."""
+        """Record and answer a call that the interface could not parse; it does not run."""
         return self._dispatch(Malformed(ToolCall(self._new_id(), tool, {}), refusal), bounds)
 
     async def acall(
@@ -243,11 +241,11 @@ class Runtime:
         call_id: str | None = None,
         on_output: OnText | None = None,
     ) -> ToolResult:
-        """`call`, in a thread of its own, and so is `on_output`; who cancels it stops the call.
+        """Run `call` and its `on_output` in a separate thread; cancelling this stops the call.
 
-        The cancellation comes through once the thread has ended: nothing of the call lands
-        later. What it had done by then stands, and is on record; a command is killed, with all
-        that it started. An approver, or a tool of the embedding program, is waited for.
+        CancelledError is raised once the thread has ended: the call has no later effect. What it
+        had done by then remains, and is recorded; a command is killed, with every process that it
+        started. An approver, or a tool of the embedding program, is waited for.
         """
         return await _awaited(
             lambda cancel: self.call(
@@ -256,18 +254,18 @@ class Runtime:
         )
 
     def answer(self, provider: str, message: object) -> list[dict[str, Json]]:
-        """Run the tool calls of a model's message; the blocks to send back, in order.
+        """Run the tool calls of a model's message; return the blocks to send back, in order.
 
-        All are decided before any runs; those that only read run at once. Where the message
-        says that its turn was cut, refused, or did not end for a known reason, none runs, and
-        each is answered with `call.dropped`.
+        All are decided before any runs; those that only read run at once. If the message says
+        that its turn was cut, refused, or ended for an unknown reason, none runs, and each is
+        answered with `call.dropped`.
 
-        Raises: UsageError for a provider that is not known, or what is no message of it.
+        Raises: UsageError if the provider is unknown, or the message is not one of its messages.
         """
         return self._answer(provider, message, FREE)
 
     async def aanswer(self, provider: str, message: object) -> list[dict[str, Json]]:
-        """`answer`, in a thread of its own; who cancels it stops its calls, as of `acall`.
+        """Run `answer` in a separate thread; cancelling this stops its calls, as with `acall`.
 
         Raises: as `answer`.
         """
@@ -279,7 +277,7 @@ class Runtime:
         native = NATIVE_NAMES.get(provider, frozenset())
         if native.isdisjoint(call_of(each).tool for each in asked):
             return dialect.write([each.result for each in self.call_all(asked, bounds)])
-        from paddock.runtime.native import NativeTurn  # noqa: PLC0415 - for who offers them
+        from paddock.runtime.native import NativeTurn  # noqa: PLC0415 - only for native calls
 
         native = frozenset(name for name in native if not self.tools.has(name))
         turn = NativeTurn(native, asked, self._dispatcher.workspace.names)
@@ -287,32 +285,31 @@ class Runtime:
         return turn.write([each.result for each in done], dialect.write)
 
     def call_all(
-        self, asked: Sequence[Asked], bounds: Bounds = FREE, watcher: CallWatcher = NOBODY
+        self, asked: Sequence[Asked], bounds: Bounds = FREE, watcher: CallWatcher = NO_WATCHER
     ) -> list[Done]:
         """Run the calls of one turn: all are decided before any runs; results in order.
 
-        `bounds` are those of the work order that asks, `watcher` hears what becomes of
-        each call.
+        `bounds` are those of the work order; `watcher` observes each call.
 
         Raises: as `call`.
         """
-        with self._at_work():
+        with self._running_call():
             return dispatch_all(self._dispatcher, asked, bounds, watcher)
 
     def _dispatch(self, asked: Asked, bounds: Bounds = FREE) -> ToolResult:
-        with self._at_work():
+        with self._running_call():
             if isinstance(asked, Malformed):
                 return self._dispatcher.refuse(asked.call, asked.refusal, bounds)
             return self._dispatcher.dispatch(asked, bounds)
 
-    # Threat: a descriptor that is closed under a running call may be another file's when it
-    # is used, so the last running call closes them.
+    # Threat: a file descriptor that is closed during a running call may be another file's when
+    # it is used, so the last running call closes them.
 
     @contextmanager
-    def _at_work(self) -> Generator[None]:
+    def _running_call(self) -> Generator[None]:
         with self._lock:
             if self._is_closed:
-                raise UsageError("the runtime was closed", hint="open the workspace anew")
+                raise UsageError("the runtime was closed", hint="open the workspace again")
             self._running.append(threading.get_ident())
         try:
             self._notices.log()
@@ -332,45 +329,45 @@ class Runtime:
         return self._dispatcher.workspace.root
 
     def names(self, absolute: str) -> bool:
-        """Say whether an absolute path begins with the root, as it was opened or without links."""
+        """Return True if an absolute path begins with the root, as opened or without symlinks."""
         return self._dispatcher.workspace.names(absolute)
 
     def undo(self, call_id: str) -> ToolResult:
-        """Bring back what a call replaced: all of its paths, or none.
+        """Restore what a call replaced: all of its paths, or none.
 
-        It is the operator's act, as `paddock undo`, and no model can call it. `call_id` is that
-        of any call on the plane's record, or its ledger entry's. The undo has an id of its own,
-        and can be undone.
+        It is the operator's act, as `paddock undo`, and no model can call it. `call_id` is the id
+        of any call on the plane's record, or of its ledger entry. The undo has its own id, and can
+        be undone.
 
-        Raises: UsageError: no such call changed anything, or several have the id. ToolError, as
-            FileChangedError where a file changed since; then nothing was changed.
+        Raises: UsageError if no such call changed anything, or several have the id; ToolError, as
+            FileChangedError if a file has changed since. Then nothing was changed.
         """
         if self._undo is None:
             raise UsageError("this runtime keeps no history")
-        with self._at_work():
+        with self._running_call():
             return self._undo(text_of("the id of a call", call_id)).unwrap()
 
     def read_bytes(self, path: str, *, limit: int = program_bytes_max) -> bytes:
         """Return the whole content of a file.
 
-        The path is relative to the root, or absolute: in the workspace, or what commands of
-        the program see, such as their private /tmp, which is read by a command.
+        The path is relative to the root, or absolute: in the workspace, or where commands of
+        the program can read, such as their private /tmp. A command reads the latter.
 
-        Raises: ToolError, as TextTooLargeError where it has over `limit` bytes.
+        Raises: ToolError, as TextTooLargeError if it has over `limit` bytes.
         """
         return self._program.read_bytes(self, path, limit)
 
     def write_bytes(self, path: str, content: bytes, *, is_new: bool = False) -> ToolResult:
-        """Write a whole file, and make its directories; see `read_bytes`.
+        """Write a whole file, and create its directories; see `read_bytes`.
 
-        Raises: ToolError, as FileChangedError where it `is_new` and something stands there.
+        Raises: ToolError, as FileChangedError if `is_new` and the path exists.
         """
         return self._program.write_bytes(self, path, content, is_new=is_new)
 
     def list_entries(self, path: str = ".", *, depth: int = 1) -> "EntryList":
         """List a directory of the workspace, hidden and ignored files too. Raises: ToolError.
 
-        What policy shows the agent in no listing is left out, and so is what `.git` holds.
+        Entries that policy hides from the agent, and the contents of `.git`, are left out.
         """
         return self._program.list_entries(self, path, depth)
 
@@ -385,14 +382,14 @@ class Runtime:
         output_limit: int = program_bytes_max,
         on_output: OnText | None = None,
     ) -> "Executed":
-        """Run a line of shell, or one literal command, in a session of the program's own.
+        """Run a line of shell, or one literal command, in the program's session.
 
         Its commands share /tmp and a loopback; no state is kept, and none waits for another.
         `cwd` may be any directory that a command sees. Policy judges `env` with the line.
-        What either stream prints beyond `output_limit` bytes is dropped; `on_output` hears all, as
-        of `call`.
+        Output of a stream beyond `output_limit` bytes is dropped; `on_output` gets all, as in
+        `call`.
 
-        Raises: ToolError where it did not run; whatever it exits with is a result.
+        Raises: ToolError if it did not run; any exit status is a result.
         """
         return self._program.execute(
             self,
@@ -432,7 +429,7 @@ class Runtime:
         output_limit: int = program_bytes_max,
         on_output: OnText | None = None,
     ) -> "Executed":
-        """`exec`, as `acall`: who cancels it ends the command."""
+        """`exec`, as `acall`: cancelling this ends the command."""
         return await _awaited(
             lambda cancel: self._program.execute(
                 self,
@@ -467,7 +464,7 @@ class Runtime:
         reads_only: bool = False,
         name: str = "",
     ) -> Function | Callable[[Function], Function]:
-        """Make a function a tool of this runtime, as a decorator; the function stays what it is.
+        """Make a function a tool of this runtime, as a decorator; the function is unchanged.
 
             @runtime.tool(permission="tool:own:weather", reads_only=True)
             async def weather(city: str, days: Annotated[int, Meta(ge=1, le=7)] = 1) -> Report: ...
@@ -475,10 +472,10 @@ class Runtime:
         The schema that a model sees comes from the annotations and the docstring, whose section
         `Args:` describes each parameter. `permission` is the action that policy judges, by
         default `tool:own:<name>`. A tool that `reads_only` runs beside others. A first parameter
-        of the type `paddock.Context` is told of the call. The function returns text, a value
+        of the type `paddock.Context` gets the call's context. The function returns text, a value
         that is written as JSON, or a ToolOutput; if it is async, it is cancelled with its call.
 
-        Raises: ConfigError, which names the parameter that no schema can say, and why.
+        Raises: ConfigError, which names the parameter that has no schema, and why.
         """
 
         def add(function: Function) -> Function:
@@ -498,14 +495,14 @@ class Runtime:
     def str_replace(
         self, path: str, old_str: str, new_str: str, *, if_version: str | None = None
     ) -> ToolResult:
-        """Change one exact text. Raises: ToolError."""
+        """Replace one exact text. Raises: ToolError."""
         return self._ask(
             "str_replace",
             {"path": path, "old_str": old_str, "new_str": new_str, "if_version": if_version},
         )
 
     def view(self, path: str, *, offset: int | None = None, limit: int | None = None) -> ToolResult:
-        """Numbered lines of a file, or a directory's listing. Raises: ToolError."""
+        """Return numbered lines of a file, or a directory's listing. Raises: ToolError."""
         return self._ask("view", {"path": path, "offset": offset, "limit": limit})
 
     def ls(self, path: str = ".", *, limit: int | None = None) -> ToolResult:
@@ -532,11 +529,11 @@ class Runtime:
         return self._ask("grep", {"pattern": pattern, "path": path, "glob": glob, **how})
 
     def write_output(self, name: str, content: str) -> ToolResult:
-        """Write a new file of results, by a name that is free. Raises: ToolError."""
+        """Write a new file of results, under a free name. Raises: ToolError."""
         return self._ask("write_output", {"name": name, "content": content})
 
     def move_file(self, path: str, to: str, *, if_version: str | None = None) -> ToolResult:
-        """Give a file another name. Raises: ToolError."""
+        """Rename or move a file. Raises: ToolError."""
         return self._ask("move_file", {"path": path, "to": to, "if_version": if_version})
 
     def delete_file(self, path: str, *, if_version: str | None = None) -> ToolResult:
@@ -553,9 +550,9 @@ class Runtime:
         env: Mapping[str, str] | None = None,
         on_output: OnText | None = None,
     ) -> ToolResult:
-        """Run one line of shell; `on_output` as of `call`. Raises: ToolError.
+        """Run one line of shell; `on_output` as in `call`. Raises: ToolError.
 
-        Whatever it exits with is a result: see `details`.
+        Any exit status is a result: see `details`.
         """
         given = {"command": command, "cwd": cwd, "timeout": timeout, "stdin": stdin or None}
         variables = None if env is None else dict(env)
@@ -564,7 +561,7 @@ class Runtime:
     def shell(self, session: str | None = None) -> "LastingShell":
         """Open a session of commands that keep their state; a context manager that ends it.
 
-        Without a name it gets one of its own. Nothing runs yet.
+        Without a name it gets a unique one. Nothing runs yet.
         """
         from paddock.runtime.program import LastingShell  # noqa: PLC0415 - few programs have one
 
@@ -578,7 +575,6 @@ class Runtime:
 
 
 async def _awaited(work: Callable[[Cancel], T]) -> T:
-    # It needs asyncio, which whoever awaits has loaded.
-    from paddock.runtime.program import await_thread  # noqa: PLC0415 - for them alone
+    from paddock.runtime.program import await_thread  # noqa: PLC0415 - only for async programs
 
     return await await_thread(work)

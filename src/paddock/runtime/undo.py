@@ -1,7 +1,7 @@
-"""Undo, and the commit of kept changes: acts of a person, dispatched like every other call.
+"""Undo, and the commit of kept changes: acts of the operator, dispatched like other calls.
 
 They are tools that no model has. Their calls are bound, decided, recorded before they act
-and after, and what they replace is kept: so an undo can be undone.
+and after, and the content that they replace is kept, so an undo can be undone.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from paddock.errors import (
 )
 from paddock.policy.settings import Git
 from paddock.runtime.changes import PastCall, state_at
-from paddock.sandbox.changes.commit import Footing
+from paddock.sandbox.changes.commit import CommitCondition
 from paddock.sandbox.changes.pending import ParkedSet, digests_of
 from paddock.storage.history import History, current_call
 from paddock.storage.journal import Journal
@@ -74,12 +74,12 @@ from paddock.workspace.listing import list_directory
 from paddock.workspace.paths import escapes_root, join_parts, parse_asked
 from paddock.workspace.single_change import DIRECTORY_VERSION, move_entry
 
-# A path is taken back only if what the call left still stands there, which the set checks
-# again under its locks: each change says at which version the path must be.
+# A path is restored only if it is still as the call left it, which the change set checks
+# again under its locks: each change says which version the path must have.
 
 _NAMED_MAX: Final = 5
 _ENTRIES_MAX: Final = 10_000
-"""Of a directory that an undo would remove; a larger one is left in its place."""
+"""Entries of a directory that an undo would remove; a larger one is kept."""
 
 
 def _unkept(changes: Sequence[Change], store: StoreReader) -> tuple[str, ...]:
@@ -99,10 +99,10 @@ def _changed_since(changes: Sequence[Change], workspace: Workspace) -> Iterator[
     left = UndoTree(workspace, _leaves_left(changes))
     for change in changes:
         if change.kind == "touched":
-            continue  # A time alone: nobody can say whether it was set since, or for what.
+            continue  # Only a time: whether it was set again since cannot be known.
         path = change.to if change.kind == "moved" and change.to is not None else change.path
         now = left.state(path)
-        if not _stands(change, now):
+        if not _is_as_left(change, now):
             yield quote(path)
         elif now is not None and change.mode_after not in {None, now.mode}:
             yield _mode_named(change, now.mode)
@@ -115,7 +115,7 @@ def _mode_named(change: Change, now: int) -> str:
 
 
 def _inverse(change: Change) -> Change:
-    """Return the change that takes this one back."""
+    """Return the change that reverts this one."""
     path, to = (change.path, None) if change.to is None else (change.to, change.path)
     kind = {"created": "deleted", "deleted": "created"}.get(change.kind, change.kind)
     return replace(
@@ -143,8 +143,8 @@ def _leaves_left(changes: Sequence[Change]) -> frozenset[str]:
 class UndoTree(Struct, frozen=True):
     """The workspace as a call left it.
 
-    Below a link or a file nothing stands: `leaves` says where such a one belongs, so what a
-    directory held is not looked for through a link in its place.
+    There is nothing below `leaves`, the paths of its links and files: the entries of a former
+    directory are not looked up through a symlink that replaced it.
     """
 
     workspace: Workspace
@@ -168,12 +168,12 @@ class UndoTree(Struct, frozen=True):
         return above != ""
 
 
-def _stands(change: Change, now: EntryState | None) -> bool:
+def _is_as_left(change: Change, now: EntryState | None) -> bool:
     if change.kind == "deleted":
         return now is None
     if now is None or now.kind.value != (change.entry_after or change.entry):
         return False
-    # Of a file whose mode alone changed the content may not have been looked at.
+    # If only the mode changed, the content may not have been read.
     return now.version == change.after or (change.kind == "mode" and change.after is None)
 
 
@@ -211,7 +211,7 @@ class UndoPlan(Struct):
             workspace = self.left.workspace
             seen = entry_seen(workspace, workspace.resolve_entry(change.path))
             if seen is not None:
-                # The set compares with what is seen here, so this must be what the call left.
+                # The set compares with the state read here, so it must be as the call left it.
                 if change.mode_after not in {None, seen.status.permissions}:
                     raise _refusal_of_changed((_mode_named(change, seen.status.permissions),))
                 self.staged.append(SetMetadata(path, seen, change.mode))
@@ -329,7 +329,7 @@ class Undo(Struct, frozen=True):
         if plan.moved is None:
             return self._output(self._commit(plan.set, ports))
         changes = [_move(plan.moved, ports)]
-        # A directory that the call had made, and that is in use by now, stays.
+        # A directory that the call created, and that is now in use, is kept.
         with contextlib.suppress(ToolError):
             changes += self._commit(plan.set, ports)
         return self._output(changes)
@@ -358,7 +358,7 @@ class Undo(Struct, frozen=True):
         return changes_of(receipt.changes)
 
 
-class UndoStanding(StrEnum):
+class UndoStatus(StrEnum):
     UNDOABLE = "yes"
     OTHER_WORKSPACE = "other workspace"
     NOT_RECORDED = "not recorded"
@@ -369,7 +369,7 @@ class UndoStanding(StrEnum):
 
 
 class NoUndo(NamedTuple):
-    standing: UndoStanding
+    status: UndoStatus
     error: ToolError
 
 
@@ -379,25 +379,25 @@ def why_no_undo(call: PastCall, workspace: Workspace, store: StoreReader) -> NoU
     if not call.changes:
         said = f"no change of the call {name} is on record"
         hint = "paddock history lists the calls that changed something"
-        return NoUndo(UndoStanding.NOT_RECORDED, PathNotFoundError(said, hint=hint))
+        return NoUndo(UndoStatus.NOT_RECORDED, PathNotFoundError(said, hint=hint))
     is_touched = not call.undoes and all(change.kind == "touched" for change in call.changes)
     changed = list(_changed_since(call.changes, workspace))
-    # The first path that differs from before is enough: the rest is not looked at.
+    # The first path that differs from before is enough: the rest is not checked.
     not_undone = _changed_since([_inverse(change) for change in call.changes], workspace)
     if is_touched or (changed and next(not_undone, None) is None):
-        why = f"all is as it was before {name}"
+        why = f"everything is as it was before {name}"
         if is_touched:
-            why = f"{name} set the times of files alone"
+            why = f"{name} changed only the times of files"
         said = f"there is nothing to undo: {why}"
         hint = f"paddock diff {shlex.quote(call.call_id)} shows what it changed"
-        return NoUndo(UndoStanding.AS_BEFORE, FileChangedError(said, hint=hint))
+        return NoUndo(UndoStatus.AS_BEFORE, FileChangedError(said, hint=hint))
     if changed:
-        return NoUndo(UndoStanding.CHANGED, _refusal_of_changed(changed))
+        return NoUndo(UndoStatus.CHANGED, _refusal_of_changed(changed))
     missing = _unkept(call.changes, store)
     if missing:
         said = f"the history does not have the old content of {_listed(list(map(quote, missing)))}"
         hint = "it was pruned to keep to [history] bytes_max, or only commands write it"
-        return NoUndo(UndoStanding.NOT_KEPT, PathNotFoundError(said, hint=hint))
+        return NoUndo(UndoStatus.NOT_KEPT, PathNotFoundError(said, hint=hint))
     return None
 
 
@@ -427,8 +427,8 @@ def undo_tool(call: PastCall, history: History, journal: Journal) -> Tool[UndoAr
     return Tool(_UNDO_SPEC, Undo(call, history, journal))
 
 
-# The commit of a command's kept changes. Nothing runs again: exactly what was shown comes
-# into the workspace, or nothing where something else stands there by now.
+# The commit of a command's kept changes. Nothing runs again: exactly what was shown is
+# committed, or nothing if the workspace has changed there.
 
 _CHANGED: Final = (
     DirectoryNotEmptyError,
@@ -440,10 +440,9 @@ _CHANGED: Final = (
     PathThroughLinkError,
     SpecialFileError,
 )
-"""What a commit raises where the workspace was changed since. Any other error is an obstacle."""
+"""Errors of a commit if the workspace was changed since. Any other error is an obstacle."""
 _USED_UP: Final = (
-    "nothing was changed, and the grant is used up: see to what is in the way, then run the"
-    " command again"
+    "nothing was changed, and the grant is used up: remove the obstacle, then run the command again"
 )
 
 
@@ -459,13 +458,13 @@ class CommitParked(Struct, frozen=True):
     git: Git
 
     def resolve(self, arguments: CommitArguments, ports: Ports) -> GivenPlan[CommitArguments]:
-        """Raises: ApprovalExpiredError: the history has pruned a content of it."""
+        """Raises: ApprovalExpiredError if the history has pruned one of the contents."""
         del ports
         store = self.history.store
         for digest in digests_of(self.parked.phases):
             if not store.has(digest):
                 raise ApprovalExpiredError(
-                    "what was to be committed is not kept any more", hint="run the command again"
+                    "the changes are no longer kept", hint="run the command again"
                 )
             store.verify(digest)
         changes = (change for phase in self.parked.phases for change in phase)
@@ -483,7 +482,7 @@ class CommitParked(Struct, frozen=True):
                 self.journal,
                 label="" if running is None else running.mark.call_id,
                 witness=partial(note_changes, self.history),
-                condition=Footing(
+                condition=CommitCondition(
                     tree.root_fd,
                     self.parked.phases,
                     store,
@@ -499,9 +498,9 @@ class CommitParked(Struct, frozen=True):
             ) from error
         except (PathError, StorageFullError) as error:
             raise type(error)(error.message, where=error.where, hint=_USED_UP) from error
-        return self._told(receipt)
+        return self._output(receipt)
 
-    def _told(self, receipt: ChangeReceipt) -> ToolOutput:
+    def _output(self, receipt: ChangeReceipt) -> ToolOutput:
         rows = changes_of(receipt.changes)
         count = "1 change" if len(rows) == 1 else f"{len(rows)} changes"
         said = [f"committed {count}", *_cut([f"  {r.kind} {quote(r.path)}" for r in rows])]

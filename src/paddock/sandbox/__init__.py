@@ -1,21 +1,21 @@
-"""Commands in a fence: planned, run, looked at, and only then brought into the workspace.
+"""Sandboxed commands: planned, run, inspected, and only then committed to the workspace.
 
-    values                    what is asked of a shell, and what came of it
-    host/ facts               what a plan must know of this host
+    values                    data types: plans, requests and results
+    host/ facts               facts of this host that a plan needs
     plan hidden               policy and facts → a plan
-    git_config git_layer      what a command has of git on the host; tracked closed files
-    backends canary           what works here, by trying, and what to do where it does not
-    launcher                  the backend that stages, with overlays
-    staging_area              directories that go away with whoever made them; caches, that stay
+    git_config git_layer      the host's git as a command sees it; tracked closed files
+    backends canary           backends that work on this host, and remedies for those that do not
+    launcher                  the backend that stages changes with overlays
+    staging_area              directories that end with their process; caches that stay
     landlock                  the backend for hosts without user namespaces
-    inside/                   what runs in the sandbox, alone with kernel/
-    conversation streams      a command from its start to its end, and its output
-    connections               what a command that connects needs: ways out, keys, credentials
-    changes/ git/             what it changed: judged, settled, committed, kept
-    staged                    a command that has run, until its changes land; what is told of it
-    sessions/                 what one command leaves to the next; commands that go on running
+    inside/                   code that runs in the sandbox; imports only kernel/
+    conversation streams      a command from start to end, and its output
+    connections               network access: proxies, host keys, credentials
+    changes/ git/             a command's changes: judged, settled, committed, kept
+    staged                    a finished command until its changes land; its result
+    sessions/                 state kept from one command to the next; background commands
     shell                     one agent's shell
 
-The command is anybody's and runs with the user's rights until the kernel says otherwise. Each
-module names its dangers under `# Threat:`; what is not covered is in docs/threat-model.md.
+A command is untrusted and has the user's rights except where the kernel restricts it. Each
+module names its dangers under `# Threat:`; docs/threat-model.md lists what is not covered.
 """

@@ -1,4 +1,4 @@
-"""Which backend carries commands out: the strongest that works here, tried once, or a refusal."""
+"""Choose the backend that runs commands: the strongest that works here, or a refusal."""
 
 import errno
 import json
@@ -24,9 +24,9 @@ from paddock.sandbox.canary import (
     Symptom,
     explain,
     explain_no_landlock,
+    find_system_paths,
     read_switches,
     refused,
-    system_ground,
     try_landlock,
     try_stage,
     try_workspace,
@@ -38,25 +38,25 @@ from paddock.workspace import detect_resolution
 
 
 def examine_host(staging: Path) -> tuple[BackendVerdict, ...]:
-    """Try every backend, the strongest first; takes some tenths of a second; makes `staging`."""
-    ground = system_ground()
+    """Try every backend, strongest first; takes some tenths of a second; creates `staging`."""
+    paths = find_system_paths()
     with Launcher(staging) as launcher:
-        return (try_stage(launcher, staging, ground), try_landlock(ground))
+        return (try_stage(launcher, staging, paths), try_landlock(paths))
 
 
 def examine_workspace(staging: Path, workspace: str) -> BackendVerdict:
     try:
         fd = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        said = f"{workspace} cannot be opened: {os.strerror(error.errno or 0)}"
-        return refused(STAGE, said, "a workspace is a directory")
+        message = f"{workspace} cannot be opened: {os.strerror(error.errno or 0)}"
+        return refused(STAGE, message, "a workspace is a directory")
     with held_open(fd), Launcher(staging) as launcher:
-        return try_workspace(launcher, workspace, fd, system_ground())
+        return try_workspace(launcher, workspace, fd, find_system_paths())
 
 
 NO_BACKEND: Final = "none"
 
-NOTHING_IS_HELD: Final = (
+UNCONFINED_GAPS: Final = (
     "the command is not confined: it can read, write and reach all that this user can",
 )
 
@@ -64,29 +64,29 @@ _STRENGTH: Final = {Enforcement.FULL: 2, Enforcement.PARTIAL: 1, Enforcement.NON
 
 
 def choose_backend(verdicts: Sequence[BackendVerdict], enforcement: EnforcementMode) -> Enforced:
-    """Return the strongest backend that works here; gaps count only in what results say.
+    """Return the strongest backend that works here; its gaps are only reported.
 
-    Threat: a command that breaks the canary, so that the next one runs free. Without a backend
-    nothing runs (SandboxUnavailableError), unless the operator's policy says `best-effort`; nor
-    while one that may work has failed for the moment.
+    Threat: a command that breaks the canary, so that the next one runs unconfined. Without a
+    backend nothing runs (SandboxUnavailableError), unless the operator's policy says
+    `best-effort`. A temporary failure of one backend also refuses the command.
     """
     for verdict in verdicts:
         # Threat: see `canary.try_stage`.
         if verdict.is_passing:
-            said = f"the sandbox failed just now: {verdict.backend}: {verdict.cause}"
-            raise SandboxUnavailableError(said, hint=verdict.remedy)
+            message = f"the sandbox failed just now: {verdict.backend}: {verdict.cause}"
+            raise SandboxUnavailableError(message, hint=verdict.remedy)
     working = [verdict for verdict in verdicts if verdict.enforcement is not Enforcement.NONE]
     if working:
         best = max(working, key=lambda verdict: _STRENGTH[verdict.enforcement])
         return Enforced(best.backend, best.enforcement, best.gaps)
     if enforcement == "best-effort":
-        return Enforced(NO_BACKEND, Enforcement.NONE, NOTHING_IS_HELD)
+        return Enforced(NO_BACKEND, Enforcement.NONE, UNCONFINED_GAPS)
     causes = "; ".join(f"{each.backend}: {each.cause}" for each in verdicts if each.cause)
-    said = "this host cannot hold a command to the policy"
+    message = "this host cannot enforce the policy on a command"
     remedies = list(dict.fromkeys(each.remedy for each in verdicts if each.remedy))
-    ways, look = " or ".join(remedies[:2]), "paddock doctor tells more"
+    ways, look = " or ".join(remedies[:2]), "run paddock doctor for details"
     raise SandboxUnavailableError(
-        f"{said} ({causes})" if causes else said, hint=f"{ways}; {look}" if ways else look
+        f"{message} ({causes})" if causes else message, hint=f"{ways}; {look}" if ways else look
     )
 
 
@@ -100,7 +100,7 @@ class Backends:
         self._verdicts: tuple[BackendVerdict, ...] | None = None
 
     def choose(self, enforcement: EnforcementMode) -> Enforced:
-        """Raises: SandboxUnavailableError, with the remedy; or it cannot be found out just now."""
+        """Raises: SandboxUnavailableError: no backend works, or one failed temporarily."""
         with self._lock:
             verdicts = self._verdicts or self._attempt()
             if not any(verdict.is_passing for verdict in verdicts):
@@ -110,12 +110,12 @@ class Backends:
 
 def attempt_here(launcher: Launcher, staging: Path) -> Attempt:
     def attempt() -> tuple[BackendVerdict, ...]:
-        ground = system_ground()
-        stage = try_stage(launcher, staging, ground)
+        paths = find_system_paths()
+        stage = try_stage(launcher, staging, paths)
         if stage.enforcement is Enforcement.FULL or stage.is_passing:
-            # Nothing is stronger, or nothing may take its place: the others need not be tried.
+            # No backend is stronger, or none may replace it: do not try the others.
             return (stage,)
-        return (stage, try_landlock(ground))
+        return (stage, try_landlock(paths))
 
     return attempt
 
@@ -190,7 +190,7 @@ def _seccomp() -> HostFinding:
 
 
 def _user_namespaces() -> HostFinding:
-    """Tried in a child: whether the switches allow it says less than doing it."""
+    # Tried in a child process: the sysctl switches alone do not prove that it works.
     unshare = shutil.which("unshare")
     if unshare is None:
         return HostFinding(
@@ -202,11 +202,11 @@ def _user_namespaces() -> HostFinding:
     except (OSError, subprocess.TimeoutExpired) as error:
         return HostFinding("user namespaces", False, f"not tried: {type(error).__name__}")
     if done.returncode == 0:
-        return HostFinding("user namespaces", True, "can be made")
-    said = done.stderr.decode("utf-8", "replace")
-    code = next((code for code in _REFUSALS if os.strerror(code) in said), errno.EPERM)
-    told = explain(Symptom(Step.USER_NAMESPACE, code), read_switches())
-    return HostFinding("user namespaces", False, *told)
+        return HostFinding("user namespaces", True, "can be created")
+    errors = done.stderr.decode("utf-8", "replace")
+    code = next((code for code in _REFUSALS if os.strerror(code) in errors), errno.EPERM)
+    explanation = explain(Symptom(Step.USER_NAMESPACE, code), read_switches())
+    return HostFinding("user namespaces", False, *explanation)
 
 
 def _bubblewrap() -> HostFinding:

@@ -1,8 +1,8 @@
-"""Find which backends work here, by running a command in each and looking.
+"""Find which backends work here by running a test command in each.
 
-A command does in a small workspace what it may and what it may not, and both are checked from
-outside. What fails for the moment says nothing about the host: it is not remembered, and no
-weaker backend takes over for it. With why one does not work goes what an operator does about it.
+The command tries allowed and forbidden actions in a small workspace, and both results are checked
+from outside. A temporary failure says nothing about the host: it is not cached, and no weaker
+backend replaces the one that failed. Every cause comes with a remedy for the operator.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ from paddock.values.decisions import Agent
 
 # Remedies. Pure.
 #
-# Rules only explain what was tried; a wrong one can mislead, never open anything. Sources:
+# These rules only explain a failed attempt: a wrong one may mislead, but grants nothing. Sources:
 # user_namespaces(7), landlock(7), seccomp(2), overlayfs (userxattr), AppArmor's documentation.
 
 
@@ -67,9 +67,9 @@ class HostSwitches(Struct, frozen=True):
     userns_clone: str | None = None
     user_namespaces_max: str | None = None
     has_command_users: bool = True
-    """Started by root, there are ids for users who are nobody else's: `HOST_IDS_FIRST`."""
+    """When started by root: the ids from `HOST_IDS_FIRST` on can be mapped."""
     has_own_filter: bool = False
-    """A seccomp filter holds this process already, as in a container."""
+    """A seccomp filter already applies to this process, as in a container."""
     security_modules: str | None = None
 
 
@@ -111,17 +111,17 @@ def _user_namespace(symptom: Symptom, host: HostSwitches) -> RemedyExplanation:
         )
     if not host.has_command_users:
         return RemedyExplanation(
-            "started by root in a container whose range of ids is too small: none is left for"
-            " a user whom commands could be",
-            "start paddock as the plain user who owns the workspace, or give the container a"
-            " larger range of ids",
+            "started by root in a container whose id range is too small: no user id is left for"
+            " commands",
+            "start paddock as the unprivileged owner of the workspace, or give the container a"
+            " larger id range",
         )
     if symptom.code == errno.ENOSPC:
         most = host.user_namespaces_max or "15000"
         return RemedyExplanation(
-            f"the host allows no more namespaces: {most} for each user, and fewer in a container",
-            f"outside of it, sysctl -w user.max_user_namespaces to more than {most}, and the like"
-            " for mnt, pid, net, ipc, uts and cgroup",
+            f"the host allows no more namespaces: {most} per user, fewer in a container",
+            f"outside the container, sysctl -w user.max_user_namespaces to more than {most}, and"
+            " the same for mnt, pid, net, ipc, uts and cgroup",
         )
     if host.apparmor_restricts == "1" and symptom.code in _REFUSED:
         # AppArmor lets unshare(2) succeed and then takes the capabilities: the mount fails.
@@ -139,7 +139,7 @@ def _user_namespace(symptom: Symptom, host: HostSwitches) -> RemedyExplanation:
         return RemedyExplanation(
             "the kernel has no user namespaces", "a kernel with CONFIG_USER_NS (Linux 5.11)"
         )
-    return RemedyExplanation(_what_failed(symptom), "allow this user to make user namespaces")
+    return RemedyExplanation(_what_failed(symptom), "allow this user to create user namespaces")
 
 
 def _landlock(symptom: Symptom, host: HostSwitches) -> RemedyExplanation:
@@ -168,7 +168,7 @@ def _mount(symptom: Symptom) -> RemedyExplanation:
         )
     if symptom.code in (*_REFUSED, errno.ENODEV, *_MISSING, errno.ELOOP):
         return RemedyExplanation(
-            f"{_what_failed(symptom)}: an old kernel, or a workspace on an overlay itself",
+            f"{_what_failed(symptom)}: an old kernel, or a workspace that is itself on an overlay",
             "put the workspace on a volume or another file system (in a container: a bind mount),"
             " with Linux 5.11 or newer",
         )
@@ -177,8 +177,8 @@ def _mount(symptom: Symptom) -> RemedyExplanation:
 
 def _what_failed(symptom: Symptom) -> str:
     name = errno.errorcode.get(symptom.code, str(symptom.code)) if symptom.code else ""
-    told = " ".join(part for part in (symptom.detail, name) if part)
-    return f"{symptom.step.value} cannot be had" + (f" ({told})" if told else "")
+    detail = " ".join(part for part in (symptom.detail, name) if part)
+    return f"cannot set up {symptom.step.value}" + (f" ({detail})" if detail else "")
 
 
 STAGE: Final = "stage"
@@ -186,8 +186,8 @@ _TIMEOUT_S: Final = 10.0
 _OUTPUT_BYTES: Final = 65_536
 _NAMESPACES: Final = ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup")
 _PLAIN_ID: Final = 65_534
-"""The kernel's overflow id: what owns nothing that matters (user_namespaces(7))."""
-_AS_ROOT: Final = "started by root, it serves only workspaces that another user owns"
+"""The kernel's overflow id, which owns nothing important (user_namespaces(7))."""
+_AS_ROOT: Final = "started by root, it supports only workspaces that another user owns"
 _CHAIN: Final = (Agent("canary", "standard"),)
 
 _PASSING: Final = frozenset(
@@ -203,7 +203,7 @@ _STEPS: Final = {
     "privileges": Step.SECCOMP,
 }
 
-# One line of shell builtins but for readlink, so that little has to be readable.
+# Shell builtins only, except readlink, so that few files have to be readable.
 _SCRIPT: Final = """
 echo changed > kept; echo new > made; : > gone; rm gone
 read -r secret < hidden && echo "saw hidden"
@@ -216,7 +216,7 @@ while read -r line; do echo "status $line"; done < /proc/self/status
 echo end
 """
 
-# One line of shell builtins, so that little has to be readable. `$1` lies outside.
+# Shell builtins only, so that few files have to be readable. `$1` is outside the workspace.
 _LANDLOCK_SCRIPT: Final = """
 echo changed > open/kept && echo new > open/made && echo "did its work"
 read -r secret < .env && echo "saw a secret"
@@ -229,51 +229,51 @@ echo end
 """
 
 
-class CanaryGround(Struct, frozen=True):
+class SystemPaths(Struct, frozen=True):
     readable: tuple[str, ...]
     links: tuple[tuple[str, str], ...]
 
 
-def system_ground() -> CanaryGround:
+def find_system_paths() -> SystemPaths:
     resolver = Resolver()
-    found = [standing for path in SYSTEM_READ if (standing := resolver.find(path)) is not None]
-    readable = topmost(standing.real for standing in found)
-    links = {link for standing in found for link in standing.links}
-    return CanaryGround(
+    found = [place for path in SYSTEM_READ if (place := resolver.find(path)) is not None]
+    readable = topmost(place.real for place in found)
+    links = {link for place in found for link in place.links}
+    return SystemPaths(
         readable, tuple(sorted(link for link in links if not is_covered(link[0], readable)))
     )
 
 
-def try_stage(launcher: Launcher, staging: Path, ground: CanaryGround) -> BackendVerdict:
-    """Threat: a command uses up what the canary needs: such a verdict is passing, or none holds."""
+def try_stage(launcher: Launcher, staging: Path, paths: SystemPaths) -> BackendVerdict:
+    """Threat: a command exhausts resources that the canary needs: that verdict is temporary."""
     try:
         staging.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _cage(staging, "canary-", ("kept", "hidden", "below/hidden")) as cage:
             cage.chmod(0o755)
-            said = _hold_in_stage(launcher, cage, ground)
+            problem = _hold_in_stage(launcher, cage, paths)
     except PaddockError as error:
-        return _why(STAGE, error)
+        return _explain_error(STAGE, error)
     except OSError as error:
-        return refused(STAGE, f"no place to try it in: {os.strerror(error.errno or 0)}")
-    return _broken(STAGE, said) if said else BackendVerdict(STAGE, Enforcement.FULL)
+        return refused(STAGE, f"no directory to try it in: {os.strerror(error.errno or 0)}")
+    return _broken(STAGE, problem) if problem else BackendVerdict(STAGE, Enforcement.FULL)
 
 
 def try_workspace(
-    launcher: Launcher, workspace: str, fd: int, ground: CanaryGround
+    launcher: Launcher, workspace: str, fd: int, paths: SystemPaths
 ) -> BackendVerdict:
-    """Try a sandbox over this very workspace, maybe on another file system; run nothing in it."""
-    request = _request(workspace, ground, (), ":")
+    """Try a sandbox over this workspace, which may be on another file system; run a no-op."""
+    request = _request(workspace, paths, (), ":")
     try:
         with launcher.open_stage(request.plan, fd) as stage:
             launcher.run(request, stage)
     except PaddockError as error:
-        return _why(STAGE, error)
+        return _explain_error(STAGE, error)
     gaps = gaps_over(fd)
     remedy = "start paddock as the user who owns the workspace" if gaps else ""
     return BackendVerdict(STAGE, Enforcement.FULL, gaps, remedy=remedy)
 
 
-def try_landlock(ground: CanaryGround) -> BackendVerdict:
+def try_landlock(paths: SystemPaths) -> BackendVerdict:
     try:
         if landlock_abi() == 0:
             return refused(LANDLOCK, *explain_no_landlock())
@@ -281,60 +281,60 @@ def try_landlock(ground: CanaryGround) -> BackendVerdict:
         names = ("open/kept", ".env", "site.pem")
         with _cage(place, "paddock-canary-", names) as cage:
             _give_away(cage)
-            said, enforced = _hold_by_landlock(cage, ground)
+            problem, enforced = _hold_by_landlock(cage, paths)
     except (PaddockError, OSError) as error:
-        return _why(LANDLOCK, error)
+        return _explain_error(LANDLOCK, error)
+    if problem:
+        return _broken(LANDLOCK, problem)
     as_root = (_AS_ROOT,) if os.geteuid() == 0 else ()
-    gaps = (*as_root, *enforced.gaps)
-    return _broken(LANDLOCK, said) if said else BackendVerdict(LANDLOCK, Enforcement.PARTIAL, gaps)
+    return BackendVerdict(LANDLOCK, Enforcement.PARTIAL, (*as_root, *enforced.gaps))
 
 
 def gaps_over(workspace_fd: int) -> tuple[str, ...]:
     owner = os.fstat(workspace_fd).st_uid
     if os.geteuid() != 0 or owner == 0:
         return ()
-    # A command is root's user there. Would it be the owner, it could not change what Paddock,
-    # which is root, makes for it.
-    said = f"started by root, and user {owner} owns the workspace: a command can change only"
-    return (f"{said} what belongs to root or is open to everybody, and git distrusts the rest",)
+    # A command runs as root's mapped user: the owner could not change files that Paddock creates.
+    limit = f"started by root, and user {owner} owns the workspace: a command can change only"
+    return (f"{limit} files of root or with write access for all, and git distrusts the rest",)
 
 
 def refused(backend: str, cause: str, remedy: str = "") -> BackendVerdict:
     return BackendVerdict(backend, Enforcement.NONE, (), cause, remedy)
 
 
-def _broken(backend: str, said: str) -> BackendVerdict:
+def _broken(backend: str, problem: str) -> BackendVerdict:
     remedy = "please report this, with your kernel's version"
-    return refused(backend, f"it does not hold: {said}", remedy)
+    return refused(backend, f"it does not confine commands: {problem}", remedy)
 
 
-def _why(backend: str, error: PaddockError | OSError) -> BackendVerdict:
+def _explain_error(backend: str, error: PaddockError | OSError) -> BackendVerdict:
     if isinstance(error, OSError):
-        number, where, said = error.errno or 0, error.strerror or "", "no place to try it in: "
-        said += where
+        number, where, cause = error.errno or 0, error.strerror or "", "no directory to try it in: "
+        cause += where
     elif isinstance(error, ConfinementError):
-        number, where, said = error.number, error.step, error.message
+        number, where, cause = error.number, error.step, error.message
     elif isinstance(error, HostError):
         return _failed_now(backend, error.message)
     else:
         return refused(backend, error.message, error.hint)
     is_full = number in (errno.ENOSPC, errno.EDQUOT)
-    # Of user namespaces, ENOSPC says that the host allows none, or none any deeper.
+    # For user namespaces, ENOSPC means that the host allows none, or no deeper nesting.
     if number in _PASSING or (is_full and where != "user namespace"):
-        return _failed_now(backend, said)
+        return _failed_now(backend, cause)
     step = Step.LANDLOCK if backend == LANDLOCK else _STEPS.get(where, Step.MOUNTS)
     return refused(backend, *explain(Symptom(step, number, where), read_switches()))
 
 
-def _failed_now(backend: str, said: str) -> BackendVerdict:
+def _failed_now(backend: str, cause: str) -> BackendVerdict:
     remedy = "try again; while it fails, commands are refused"
-    return BackendVerdict(backend, Enforcement.NONE, (), said, remedy, is_passing=True)
+    return BackendVerdict(backend, Enforcement.NONE, (), cause, remedy, is_passing=True)
 
 
 def _expect_an_end(end: CommandEnd) -> None:
     """Raises: HostError where the canary's command was cut short: this host is busy."""
     if end.ending in (Ending.TIMED_OUT, Ending.MEMORY):
-        raise HostError(f"a first command in a sandbox came to no end: {end.ending.value}")
+        raise HostError(f"the test command in a sandbox did not finish: {end.ending.value}")
 
 
 def read_switches() -> HostSwitches:
@@ -367,16 +367,16 @@ def _cage(place: Path, prefix: str, names: Iterable[str]) -> Generator[Path]:
 def _give_away(cage: Path) -> None:
     if os.geteuid() == 0:
         workspace = cage / "workspace"
-        # Threat: who gets them exchanges one for a link meanwhile. He gets there last.
+        # Threat: the new owner replaces a file by a symlink. He can enter only after the chmod.
         for path in (workspace, *workspace.rglob("*"), cage / "outside"):
             os.chown(path, _PLAIN_ID, _PLAIN_ID, follow_symlinks=False)
         cage.chmod(0o711)
 
 
-def _hold_in_stage(launcher: Launcher, cage: Path, ground: CanaryGround) -> str:
+def _hold_in_stage(launcher: Launcher, cage: Path, paths: SystemPaths) -> str:
     workspace = cage / "workspace"
     script = _SCRIPT.format(namespaces=" ".join(_NAMESPACES))
-    request = _request(os.fspath(workspace), ground, ("below/hidden", "hidden"), script)
+    request = _request(os.fspath(workspace), paths, ("below/hidden", "hidden"), script)
     with (
         held_open(os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as fd,
         launcher.open_stage(request.plan, fd) as stage,
@@ -386,9 +386,9 @@ def _hold_in_stage(launcher: Launcher, cage: Path, ground: CanaryGround) -> str:
             return _judge_end(end) or _judge_layers(upper, fd, cage)
 
 
-def _hold_by_landlock(cage: Path, ground: CanaryGround) -> tuple[str, Enforced]:
+def _hold_by_landlock(cage: Path, paths: SystemPaths) -> tuple[str, Enforced]:
     workspace = cage / "workspace"
-    request = _request(os.fspath(workspace), ground, (".env",), _LANDLOCK_SCRIPT)
+    request = _request(os.fspath(workspace), paths, (".env",), _LANDLOCK_SCRIPT)
     policy = load_policy(None)
     read, write = (NameIndex(judge(policy, _CHAIN)) for judge in (ReadJudge, WriteJudge))
     with held_open(os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as fd:
@@ -397,12 +397,12 @@ def _hold_by_landlock(cage: Path, ground: CanaryGround) -> tuple[str, Enforced]:
 
 
 def _request(
-    workspace: str, ground: CanaryGround, hidden: tuple[str, ...], script: str
+    workspace: str, paths: SystemPaths, hidden: tuple[str, ...], script: str
 ) -> CommandRequest:
     outside = f"{os.path.dirname(workspace)}/outside"
     plan = SandboxPlan(
         workspace=workspace,
-        readable=ground.readable,
+        readable=paths.readable,
         writable=(),
         hidden=hidden,
         network="loopback",
@@ -412,7 +412,7 @@ def _request(
         limits=ShellLimits(memory_mb=1024),
         environment=(("PATH", "/usr/bin:/bin"),),
         policy_digest="",
-        links=ground.links,
+        links=paths.links,
     )
     argv = ("/bin/sh", "-c", script, "canary", outside)
     return CommandRequest(plan, argv, ".", _TIMEOUT_S, _OUTPUT_BYTES)
@@ -422,7 +422,7 @@ def _judge_end(end: CommandEnd) -> str:
     _expect_an_end(end)
     if end.ending is not Ending.EXITED or end.exit_code != 0:
         raise SandboxUnavailableError(
-            f"a first command in it ended badly: {end.ending.value} {end.exit_code} {end.reason}",
+            f"the test command in it failed: {end.ending.value} {end.exit_code} {end.reason}",
             hint="sh and readlink have to be readable for commands",
         )
     lines = end.stdout.head.decode("utf-8", "replace").splitlines()
@@ -440,18 +440,18 @@ def _judge_end(end: CommandEnd) -> str:
         if status.get(key) != value:
             return f"a command has {key} {status.get(key)!r}"
     for kind in _NAMESPACES:
-        # Followed by a link's text such as net:[4026531840].
+        # A link's text, such as net:[4026531840].
         own = f"ns {kind} {os.readlink(f'/proc/self/ns/{kind}')}"
         if own in lines or not any(line.startswith(f"ns {kind} {kind}:[") for line in lines):
             return f"a command shares the host's {kind} namespace"
-    return "" if lines[-1:] == ["end"] else "a command did not come to its end"
+    return "" if lines[-1:] == ["end"] else "a command did not finish"
 
 
 def _judge_layers(upper: int, lower: int, cage: Path) -> str:
     changes = {change.path: change.upper for change in read_changes(upper, lower).changes}
     kinds = {None if look is None else look.kind for look in changes.values()}
     if set(changes) != {"kept", "made"} or kinds != {NodeKind.FILE}:
-        return f"the changes read are not those made: {sorted(changes)}"
+        return f"the changes read differ from those made: {sorted(changes)}"
     made = os.stat("made", dir_fd=upper)
     if os.geteuid() == 0 and made.st_uid == host_owner(made.st_uid):
         return f"a command ran as user {made.st_uid} of the host"
@@ -464,15 +464,15 @@ def _judge_landlocked(cage: Path, end: CommandEnd) -> str:
     _expect_an_end(end)
     lines = end.stdout.head.decode("utf-8", "replace").splitlines()
     if end.ending is not Ending.EXITED or lines != ["did its work", "end"]:
-        return f"a command ended {end.ending.value} and said {lines}"
+        return f"a command ended {end.ending.value} and printed {lines}"
     workspace = cage / "workspace"
     if (workspace / "open/kept").read_text() != "changed\n":
-        return "a command could not write its workspace"
+        return "a command could not write to its workspace"
     untouched = [workspace / ".env", workspace / "site.pem", cage / "outside"]
     if any(path.read_text() != "old\n" for path in untouched):
-        return "a command wrote what it may not"
+        return "a command wrote to a forbidden file"
     if (cage / "outside.new").exists() or (workspace / "beside.pem").exists():
-        return "a command made what it may not"
+        return "a command created a forbidden file"
     return ""
 
 

@@ -1,8 +1,8 @@
-"""What commands that policy lets connect need of their runtime: a way out, keys, credentials.
+"""Provide network access to commands that policy lets connect: proxy, host keys, credentials.
 
-In a sandbox ssh has no key and no agent of its own, only entries of servers that the user's ssh
-knows, of those hosts that a command may connect to: it can tell whose server it meets, and a server
-that nobody has met stays unknown (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT).
+In a sandbox ssh has no private key and no agent. It gets the user's known_hosts entries of the
+hosts that the command may connect to, so it can verify those servers; all others stay unknown
+(sshd(8), SSH_KNOWN_HOSTS FILE FORMAT).
 """
 
 import hmac
@@ -32,7 +32,7 @@ _CA_VARIABLES: Final = (
     *("SSL_CERT_FILE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "REQUESTS_CA_BUNDLE", "PIP_CERT"),
     *("NODE_EXTRA_CA_CERTS", "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT"),
 )
-"""Variables by which programs are told which authorities to believe."""
+"""Variables that name the certificate authorities that programs trust."""
 _FILES: Final = (".ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
 _BYTES_MAX: Final = 1_048_576
 _LINES_MAX: Final = 1_000
@@ -42,34 +42,31 @@ _FIELDS: Final = 3
 
 
 class NetworkSecrets(Struct, frozen=True):
-    """Of one runtime: its authority, what programs believe, and credentials with placeholders."""
+    """One runtime's certificate authority, CA bundle, and credentials with placeholders."""
 
     authority: "Authority"
     bundle: str
     credentials: "Callable[[], tuple[Credential, ...]]"
-    """Read anew, with new placeholders, for each sandbox. Raises: ConfigError."""
+    """Read again, with new placeholders, for each sandbox. Raises: ConfigError."""
 
 
 def judges_requests(policy: Policy, judge: "NetworkJudge") -> bool:
     return bool(policy.settings.credentials) or judge.names_requests
 
 
-class NetworkGround(Struct, frozen=True):
-    """What commands that policy lets connect need of their runtime."""
-
+class NetworkServices(Struct, frozen=True):
     egress: "Callable[[], Egress]"
     policy_now: Callable[[], Policy | None]
     known_hosts: Callable[[], str]
-    """What the user's ssh knows of servers."""
+    """The text of the user's known_hosts files."""
     indexes: Callable[[], dict[str, str]]
-    """Variables that name the indexes of the user's package clients."""
+    """Variables that name the package indexes of the user's package clients."""
     secrets: "Callable[[], NetworkSecrets]"
-    """Only asked where a rule or a credential names requests. Raises: ConfigError."""
+    """Called only where a rule or a credential names requests. Raises: ConfigError."""
 
     def placed(
         self, plan: SandboxPlan, policy: Policy, chain: AgentChain, line: str | None
     ) -> SandboxPlan:
-        """Return the plan for a line that may connect."""
         from paddock.policy.network import NetworkJudge  # noqa: PLC0415 - few commands connect
 
         judge = NetworkJudge(policy, chain, line)
@@ -117,7 +114,7 @@ class NetworkGround(Struct, frozen=True):
 
 
 def read_known_hosts(home: Path) -> str:
-    """Return what the user's own file and the system's say; empty where there is none."""
+    """Return the text of the user's file and the system's; empty where neither exists."""
     found: list[str] = []
     for name in _FILES:
         try:
@@ -129,10 +126,10 @@ def read_known_hosts(home: Path) -> str:
 
 
 def select_entries(text: str, names: Iterable[str], may_reach: Callable[[str, int], bool]) -> str:
-    """Return the entries of hosts that may be reached, each with just those names.
+    """Return the entries of hosts that may be reached, reduced to the names of those hosts.
 
-    `names`: those that rules write out, for lines whose own names are hashed. What is marked, as
-    authorities and revoked keys are, is left out: a key that is not known is not trusted.
+    `names`: host names that rules write in full, to match hashed entries. Marked entries
+    (authorities and revoked keys) are left out: an unknown key is not trusted.
     """
     known = tuple(names)
     lines: list[str] = []
@@ -166,5 +163,5 @@ def _is_hash_of(hashed: str, name: str) -> bool:
         salt, digest = (b64decode(part, validate=True) for part in hashed[3:].split("|"))
     except ValueError:
         return False
-    # The format's own hash, and nothing rests on its strength here.
+    # SHA-1 is part of the format; no security depends on its strength here.
     return hmac.compare_digest(hmac.digest(salt, name.encode(), "sha1"), digest)

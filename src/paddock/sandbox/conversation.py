@@ -1,4 +1,4 @@
-"""One command from its start to its end: what is sent into the sandbox, what comes out."""
+"""Run one command from start to end: send its order to the sandbox, collect output and report."""
 
 import contextlib
 import fcntl
@@ -37,48 +37,48 @@ if TYPE_CHECKING:
     from paddock.network.wall import Wall
 
 HOME: Final = "/run/home"
-"""HOME in a sandbox: empty but for git's configuration, gone afterwards."""
-TEMPORARY: Final = "/tmp"  # noqa: S108 - private to the sandbox, gone afterwards
+"""HOME in a sandbox: holds only git's configuration, removed afterwards."""
+TEMPORARY: Final = "/tmp"  # noqa: S108 - private to the sandbox, removed afterwards
 
 _TERMINAL_KIND: Final = "xterm-256color"
-"""As TERM says it: a kind that every terminfo database has."""
+"""The value of TERM: a terminal type that every terminfo database has."""
 _REPORT_BYTES_MAX: Final = 4096
 _LEFT_BYTES_MAX: Final = 1_048_576
 _WRITE_BYTES: Final = 1_048_576
 _PROGRESS_S: Final = 1.0
 _LATE_S: Final = 15.0
-"""Over the command's time: then its first process, which keeps the time, must be broken."""
+"""Grace period after the timeout, which the sandbox's first process enforces itself."""
 _DRAIN_S: Final = 2.0
 _STOP_WAIT_S: Final = 10.0
 
 
 class Observed(Struct, frozen=True):
     spools: tuple[Spool | None, Spool | None] = (None, None)
-    """Of its output, and of its errors."""
+    """Spools of stdout and of stderr."""
     progress: Progress | None = None
     cancel: Cancel = NEVER
     on_output: OnOutput | None = None
     network: "NetworkTerms | None" = None
-    """For a plan whose network is `policy`."""
+    """Only for a plan whose network is `policy`."""
     witness: "Witness | None" = None
-    """Of a command in a session, whose network is decided for all its commands."""
+    """Only for a command in a session, whose network terms are shared by all its commands."""
     on_begun: Callable[[], None] | None = None
     """Called when the command was sent into its sandbox."""
     on_terminal: Callable[[int], None] | None = None
-    """Called with the other end of the command's terminal, which stays the conversation's."""
+    """Called with our end of the command's terminal; the conversation keeps and closes it."""
 
 
-NOBODY: Final = Observed()
+UNOBSERVED: Final = Observed()
 
 
 def start_inside(
     program: str, arguments: list[str], fds: tuple[int, ...], errors: int
 ) -> subprocess.Popen[bytes]:
     """Raises: HostError."""
-    # Isolated, without site: nothing of the user's and nothing slow is loaded. Never
-    # preexec_fn, which copies this whole process and may deadlock in a threaded one.
+    # Isolated and without site: no user code and nothing slow is loaded. Never preexec_fn:
+    # it forks this whole process and may deadlock in a threaded one.
     path = Path(__file__).with_name("inside") / f"{program}.py"
-    with host_error(f"the sandbox's {program} cannot be started", sys.executable):
+    with host_error(f"cannot start the sandbox's {program}", sys.executable):
         return subprocess.Popen(
             [sys.executable, "-I", "-S", path, *arguments],
             stdin=subprocess.DEVNULL,
@@ -92,7 +92,7 @@ def start_inside(
 
 
 def await_end(process: subprocess.Popen[bytes]) -> None:
-    """Wait for one whose socket was closed: it ends once its commands are gone."""
+    """Wait for a process whose socket was closed: it exits once its commands are gone."""
     try:
         process.wait(_STOP_WAIT_S)
     except subprocess.TimeoutExpired:
@@ -101,21 +101,21 @@ def await_end(process: subprocess.Popen[bytes]) -> None:
 
 
 def receive_served(control: socket.socket, count: int) -> list[int]:
-    """Wait for a network that is made for a sandbox, and return its descriptors.
+    """Wait until a sandbox has created its network, and return the descriptors.
 
     See `inside.confine.open_network`. Raises: SandboxUnavailableError, HostError.
     """
-    with host_error("a sandbox cannot be listened to"):
-        said, fds, _, _ = socket.recv_fds(
+    with host_error("cannot receive from a sandbox"):
+        message, fds, _, _ = socket.recv_fds(
             control, _REPORT_BYTES_MAX, count, socket.MSG_CMSG_CLOEXEC
         )
-    if said == protocol.SERVED and len(fds) == count:
+    if message == protocol.SERVED and len(fds) == count:
         return fds
     for fd in fds:
         os.close(fd)
-    if not said:
+    if not message:
         raise HostError("a sandbox ended without a report")
-    report = CommandReport.decode(said)
+    report = CommandReport.decode(message)
     raise ConfinementError(os.fsdecode(report.where), report.code)
 
 
@@ -128,7 +128,7 @@ class CommandConversation:
         user: tuple[int, int] | None = None,
         network: "Wall | None" = None,
     ) -> None:
-        """`user` is who the command will be on the host. Raises: ValueError for a NUL, OSError."""
+        """`user`: the command's uid and gid on the host. Raises: ValueError for a NUL, OSError."""
         order = _start(request).encode()
         self._control = control
         self._timeout_s = request.timeout_s
@@ -137,7 +137,7 @@ class CommandConversation:
         self._left = b""
         self._events = select.poll()
         self._waiting: set[int] = set()
-        self._heeded_s = 0.0
+        self._paused_s = 0.0
         self._observed = observed
         self._network = network
         self._granted_s = 0.0 if network is None else network.decisions.granted_s
@@ -153,17 +153,17 @@ class CommandConversation:
             undo.pop_all()
 
     def hold(self) -> CommandEnd:
-        """Listen to the end. Raises: SandboxUnavailableError, HostError, what a listener raises."""
+        """Wait for the end. Raises: SandboxUnavailableError, HostError, a listener's error."""
         observed = self._observed
         if observed.on_output is not None:
             self._stdout.listener = partial(self._pass_on, observed.on_output, "stdout")
             self._stderr.listener = partial(self._pass_on, observed.on_output, "stderr")
         if observed.on_begun is not None:
             observed.on_begun()
-        with held_open(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)) as wish:
-            undo = observed.cancel.on_cancel(lambda: os.eventfd_write(wish, 1))
+        with held_open(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)) as cancelled:
+            undo = observed.cancel.on_cancel(lambda: os.eventfd_write(cancelled, 1))
             try:
-                self._listen(wish)
+                self._listen(cancelled)
             finally:
                 undo()
         return self._end()
@@ -172,38 +172,38 @@ class CommandConversation:
         for source in self._sources.values():
             source.close()
 
-    def _listen(self, wish: int) -> None:
+    def _listen(self, cancelled: int) -> None:
         progress, control = self._observed.progress, self._control.fileno()
-        self._events.register(wish, select.POLLIN)
+        self._events.register(cancelled, select.POLLIN)
         for fd in (control, *self._sources):
-            self._hear_from(fd)
-        told = self._began
-        heard = float("inf")
+            self._watch(fd)
+        reported = self._began
+        ended = float("inf")
         while self._waiting:
             for fd, _ in self._events.poll(int(_PROGRESS_S * 1000)):
-                if fd == wish:
-                    self._events.unregister(wish)
-                    # The command's first process sees our end close, and kills all.
+                if fd == cancelled:
+                    self._events.unregister(cancelled)
+                    # The command's first process sees our end close, and kills everything.
                     self._control.shutdown(socket.SHUT_WR)
                 elif fd == control:
-                    self._hear()
+                    self._receive_report()
                 elif fd in self._sources and not self._sources[fd].read():
                     self._forget(fd)
             if self._network is not None:
-                self._hear_network(self._network)
+                self._poll_network(self._network)
             now = time.monotonic()
-            heard = heard if control in self._waiting else min(heard, now)
-            if now - heard > _DRAIN_S:
-                # Everything is dead that can die; what hangs in the kernel holds a pipe.
+            ended = ended if control in self._waiting else min(ended, now)
+            if now - ended > _DRAIN_S:
+                # All processes are dead, except one that hangs in the kernel and holds a pipe.
                 return
-            if now - self._began - self._heeded_s > self._timeout_s + _LATE_S:
+            if now - self._began - self._paused_s > self._timeout_s + _LATE_S:
                 raise HostError("a sandbox did not end its command in time")
-            if progress is not None and now - told >= _PROGRESS_S:
-                told = now
+            if progress is not None and now - reported >= _PROGRESS_S:
+                reported = now
                 progress(now - self._began, self._stdout.total_bytes + self._stderr.total_bytes)
 
-    def _hear_network(self, network: "Wall") -> None:
-        """Pass on what was refused; while somebody is asked, the command's time stands still."""
+    def _poll_network(self, network: "Wall") -> None:
+        """Pass on refusals; the time spent waiting for an approver extends the timeout."""
         on_output = self._observed.on_output
         for line in network.notices():
             if on_output is not None:
@@ -211,12 +211,12 @@ class CommandConversation:
         more_s = network.decisions.granted_s - self._granted_s
         if more_s:
             self._granted_s += more_s
-            self._heeded_s += more_s
+            self._paused_s += more_s
+            # It fails where the sandbox has ended.
             with contextlib.suppress(OSError):
-                # It has ended, and needs none.
                 self._control.send(b"%d" % (more_s * 1000))
 
-    def _hear_from(self, fd: int) -> None:
+    def _watch(self, fd: int) -> None:
         self._events.register(fd, select.POLLIN)
         self._waiting.add(fd)
 
@@ -230,38 +230,38 @@ class CommandConversation:
     ) -> None:
         began = time.monotonic()
         on_output(name, chunk)
-        self._heeded_s += time.monotonic() - began
+        self._paused_s += time.monotonic() - began
 
-    def _hear(self) -> None:
+    def _receive_report(self) -> None:
         try:
-            said, fds, _, _ = self._receive()
+            message, fds, _, _ = self._receive()
         except ConnectionResetError:
-            # It closed with our order unread, having failed before; its report comes after this.
-            said, fds, _, _ = self._receive()
-        if said == protocol.TERMINAL:
+            # It failed early and closed without reading our order; its report follows.
+            message, fds, _, _ = self._receive()
+        if message == protocol.TERMINAL:
             self._attach(*fds)
             return
         for fd in fds:
             with held_open(fd):
-                # Threat: what a command left there is anything, and as long as it likes.
+                # Threat: the command chose the type, content and length of this file.
                 found = os.fstat(fd)
                 if stat.S_ISREG(found.st_mode) and found.st_size <= _LEFT_BYTES_MAX:
                     self._left = os.pread(fd, _LEFT_BYTES_MAX, 0)
-        if said:
-            self._report = CommandReport.decode(said)
+        if message:
+            self._report = CommandReport.decode(message)
         self._forget(self._control.fileno())
 
     def _receive(self) -> tuple[bytes, list[int], int, object]:
         return socket.recv_fds(self._control, _REPORT_BYTES_MAX, 1, socket.MSG_CMSG_CLOEXEC)
 
     def _attach(self, terminal: int) -> None:
-        """Hear the terminal in place of the pipe."""
+        """Read stdout from the terminal instead of the pipe."""
         pipe = self._stdout.fileno()
         self._forget(pipe)
         self._sources[terminal] = self._sources.pop(pipe)
         self._stdout.turn_to(terminal)
         os.set_blocking(terminal, False)
-        self._hear_from(terminal)
+        self._watch(terminal)
         if self._observed.on_terminal is not None:
             self._observed.on_terminal(terminal)
 
@@ -295,18 +295,18 @@ def _pipe(
     ours.callback(os.close, out)
     theirs.callback(os.close, into)
     if user is not None:
-        # By its name, /dev/stderr, a pipe is opened anew: by its owner alone.
+        # Opening /dev/stderr opens the pipe again, which only its owner may do.
         os.fchown(into, *user)
-    # Threat: who may open the pipe may read it too, between our poll and our read. A read
-    # that waited would hear no wish to stop.
+    # Threat: a command opens the pipe and reads it between our poll and our read. A blocking
+    # read would then miss a cancellation.
     os.set_blocking(out, False)
     return out, into
 
 
 def _input(content: bytes) -> int:
-    """Return a whole file, so nobody has to write while the command runs.
+    """Return a file with the whole input, so that nothing is written while the command runs.
 
-    Threat: a file in memory made longer is memory that nobody counts; so it is sealed.
+    Threat: a command enlarges the memory file, whose memory no limit counts: it is sealed.
     """
     if not content:
         return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -316,15 +316,15 @@ def _input(content: bytes) -> int:
             written += os.write(made, content[written : written + _WRITE_BYTES])
         seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
         fcntl.fcntl(made, fcntl.F_ADD_SEALS, seals)
-        # By a name of /proc it is opened anew: for reading, and from its beginning.
+        # Opened again through /proc: read-only, and from the beginning.
         return os.open(f"/proc/self/fd/{made}", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _send(control: socket.socket, order: bytes, *streams: int) -> None:
-    """Send a file in memory: arguments may be longer than a message."""
+    """Send the order as a memory file: arguments may be longer than a message."""
     with (
         held_open(os.memfd_create("start", os.MFD_CLOEXEC)) as order_fd,
-        # Then the sandbox could not be made, and why is waiting for us to be heard.
+        # The sandbox could not be created; its report explains why.
         contextlib.suppress(BrokenPipeError),
     ):
         os.write(order_fd, order)
@@ -335,19 +335,18 @@ def _exit_code(ending: Ending, report: CommandReport) -> int:
     if ending is Ending.TIMED_OUT:
         return -1
     if ending is Ending.FAILED:
-        # As a shell says it: not found, or found and not to be executed.
+        # A shell's exit codes: not found, or found but not executable.
         return 127 if report.code == 2 else 126
     code = os.waitstatus_to_exitcode(report.status)
     return code if code >= 0 else 128 - code
 
 
 def variables_of(request: CommandRequest) -> dict[str, str]:
-    """Return the variables that a command is started with."""
     plan = request.plan
     caches = cache_variables(f"{HOME}/.cache", plan.downloads) if plan.caches else {}
     environment = dict(plan.git_config.variables) | dict(plan.environment) | caches
     if request.terminal[1]:
-        # Not of the host's kind, which may be none (`dumb`), nor of its size.
+        # Not the host's terminal type, which may be `dumb`, nor its size.
         environment = {
             name: value for name, value in environment.items() if name not in ("COLUMNS", "LINES")
         } | {"TERM": _TERMINAL_KIND}
@@ -362,7 +361,7 @@ def _directory_of(request: CommandRequest) -> str:
 def _start(request: CommandRequest) -> Start:
     environment = variables_of(request)
     if request.script:
-        # What bash reads before its line (bash(1), BASH_ENV); the script unsets it first of all.
+        # bash reads it before the command line (bash(1), BASH_ENV); the script unsets it first.
         environment["BASH_ENV"] = os.fsdecode(protocol.BEGIN)
     columns, rows = request.terminal
     return Start(

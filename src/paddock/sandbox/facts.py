@@ -1,4 +1,4 @@
-"""The facts of this host that a plan is compiled from, collected once for a runtime."""
+"""Collect the facts of this host that a plan is compiled from, once for a runtime."""
 
 import os
 from collections.abc import Mapping
@@ -24,15 +24,15 @@ from paddock.sandbox.staging_area import DOWNLOADS, FOLDER, Caches
 from paddock.sandbox.values import shells_of
 
 _LISTED_MAX: Final = 2_000
-"""Names in a directory that holds a closed place; with more it is left out whole."""
+"""Names in a directory that contains a closed place; a larger directory is left out whole."""
 
 
 def collect_facts(
     policy: Policy, agents: AgentStore, agent: str, variables: Mapping[str, str]
 ) -> HostFacts:
-    """Look at the host; nothing is started but git, to list its settings, and nothing written.
+    """Inspect the host; starts only git, to list its settings, and writes nothing.
 
-    Raises: UsageError for no such agent; ConfigError where any agent of the plane does not load.
+    Raises: UsageError for an unknown agent; ConfigError where an agent of the plane does not load.
     """
     environment = agents.environment
     lineage = agents.lineage(agent)
@@ -88,10 +88,10 @@ def collect_facts(
 def _memory_mb() -> int:
     most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
-        said = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
+        text = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
     except OSError:
-        said = ""
-    return (min(most, int(said)) if said.isdigit() else most) >> 20
+        text = ""
+    return (min(most, int(text)) if text.isdigit() else most) >> 20
 
 
 def _closed(agents: AgentStore, workspace: str) -> tuple[Closed, ...]:
@@ -104,20 +104,20 @@ def _closed(agents: AgentStore, workspace: str) -> tuple[Closed, ...]:
     for record in agents.read_all():
         place = str(real_path(record.workspace))
         closed.append(Closed(place, f"the workspace of agent {record.agent.name}"))
-    # What lies in the workspace, or is it, is judged path by path: an admin's workspace
-    # is the plane, a parent's workspace may hold its child's.
+    # Places in the workspace are judged path by path: an admin's workspace is the plane, and
+    # a parent's workspace may contain its child's.
     return tuple(place for place in closed if not is_below(place.path, workspace))
 
 
 def _changeable(
     policy: Policy, resolver: Resolver, home: str, closed: tuple[Closed, ...]
 ) -> tuple[str, ...]:
-    """Threat: a link that one command leaves must not tell what the next one may read."""
+    """Threat: a symlink that one command creates decides what the next one may read."""
     shell = policy.settings.shell
     changes = (each.shell for each in (*policy.profile_table, *policy.overlays))
     asked = [*shell.write, *(path for each in changes if each for path in each.write or ())]
     found = [resolver.find(at_home(path, home)) for path in dict.fromkeys(asked)]
-    # What holds the home directory is never written, whatever a policy says.
+    # A place that contains the home directory is never writable, whatever a policy says.
     written = [each.real for each in found if each is not None and not is_below(home, each.real)]
     return topmost([*written, *(each.path for each in closed)])
 

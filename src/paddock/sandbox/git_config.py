@@ -1,7 +1,7 @@
-"""What a command has of git on the host: of the user's configuration, and of the repository. Pure.
+"""Select the host's git configuration and repository that a command gets. Pure.
 
-A filter runs in the sandbox where its programs may be read; else it fails: git commits a file
-as it is where a filter is missing, and a secret in plain text is then in the history for good.
+A filter runs in the sandbox if its programs are readable; otherwise it fails. Git would commit a
+file unfiltered where a filter is missing, and a plaintext secret would stay in the history.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,61 +23,61 @@ from paddock.values.calls import Json
 from paddock.workspace.paths import TEMPORARY_GLOBS
 
 SAFE: Final = (
-    # Threat: HEAD, objects and refs among ordinary files make a repository of a folder, whose
-    # config names programs that a mere `git status` runs. One that is named is taken.
+    # Threat: HEAD, objects and refs among ordinary files turn a folder into a bare repository,
+    # whose config names programs that even `git status` runs. Git uses one only if named.
     ("safe.bareRepository", "explicit"),
-    # Whose a repository is was judged when it became the workspace: started by root, a command
-    # is another user than its owner, and git would know no repository.
+    # The repository's owner was checked when it became the workspace. When started by root, a
+    # command is a different user than the owner, and git would refuse the repository.
     ("safe.directory", "*"),
 )
 WELL_KNOWN: Final = ("lfs", "git-crypt")
-"""Filters that committing without does damage, whoever names them and wherever."""
+"""Filters without which a commit does damage, wherever they are named."""
 
 _IGNORE: Final = ".config/git/ignore"
 _DRAFTS: Final = "".join(f"{each}\n" for each in TEMPORARY_GLOBS)
-"""What stands in the workspace while somebody's changes land: `git add -A` is to pass it by."""
+"""Temporary files in the workspace while changes land: `git add -A` has to skip them."""
 _ATTRIBUTES: Final = ".config/git/attributes"
 _NO_EDITOR: Final = (
-    "sh -c 'echo \"paddock: no editor runs in a sandbox: give the text with an option"
+    "sh -c 'echo \"paddock: no editor runs in a sandbox: pass the text with an option"
     " (git: -m, or --no-edit), or set GIT_EDITOR=true to keep it as it is\" >&2; exit 1' editor"
 )
-"""A shell reads it, whoever starts it (git-var(1), GIT_EDITOR)."""
+"""Always interpreted by a shell (git-var(1), GIT_EDITOR)."""
 VARIABLES: Final = (
-    # The weakest word of all: GIT_EDITOR, `-c core.editor` or VISUAL in a line stand over it.
+    # The lowest precedence: GIT_EDITOR, `-c core.editor` or VISUAL in a line override it.
     ("EDITOR", _NO_EDITOR),
     ("GIT_MERGE_AUTOEDIT", "no"),
     ("GIT_TERMINAL_PROMPT", "0"),
     ("PAGER", "cat"),
 )
 _OVERRIDES: Final = {
-    # The key stays outside.
+    # The signing key stays outside.
     "commit.gpgsign": "false",
     "tag.gpgsign": "false",
     "tag.forcesignannotated": "false",
     "push.gpgsign": "false",
-    # Nobody sits there.
+    # No user is there to edit or page.
     "core.editor": _NO_EDITOR,
     "sequence.editor": _NO_EDITOR,
     "core.pager": "cat",
     # A watcher would have to outlive the command.
     "core.fsmonitor": "false",
 }
-"""What a repository's own configuration may say and cannot mean in a sandbox."""
+"""Settings of a repository's own configuration that cannot work in a sandbox."""
 
 _KEEP_POINTER: Final = (
     'l=$(dd bs=1 count=42 2>/dev/null | tr -d "\\000");'
     ' if test "$l" = "version https://git-lfs.github.com/spec/v1";'
     ' then printf %s "$l"; exec cat; fi; '
 )
-"""A file that is a pointer already stays one, as with git-lfs (spec.md, "The Pointer")."""
+"""Pass a file through that is already a pointer, as git-lfs does (spec.md, "The Pointer")."""
 
 _KEEPS_WORKTREES: Final = ("gc.worktreePruneExpire", "never")
-"""The folders of other worktrees are not there for a command: `git gc` would forget them."""
+"""A command does not see the folders of other worktrees: `git gc` would prune them."""
 _PART_OF_TREE: Final = (
     *(("core.sparseCheckout", "true"), ("core.sparseCheckoutCone", "false")),
     *(("index.sparse", "false"), ("core.splitIndex", "false")),
 )
-"""All else is not there, and does not look deleted: see `git.index`."""
+"""All other files are absent, but do not look deleted: see `git.index`."""
 
 
 def take_git(
@@ -97,7 +97,7 @@ def take_git(
         else:
             values += lines.items()
         if not works:
-            why = "its program is not readable in the sandbox: files that it is for are not added"
+            why = "its program is not readable in the sandbox: files that it filters are not added"
             left_out.append(LeftOut(f"git filter {each.name}", why))
     known = {each.name for each in facts.filters if each.lines}
     for name in dict.fromkeys((*WELL_KNOWN, *facts.filter_names)):
@@ -130,25 +130,25 @@ def private_files(config: GitConfig) -> tuple[tuple[str, bytes], ...]:
 
 
 def _working(each: GitFilter) -> Mapping[str, str]:
-    """Make it required: in a sandbox more fails than outside."""
+    """Make the filter required: more can fail in a sandbox than outside."""
     lines = dict(each.lines)
-    said = {} if each.is_own else {_key(each.name, kind): line for kind, line in lines.items()}
+    rows = {} if each.is_own else {_key(each.name, kind): line for kind, line in lines.items()}
     if "process" not in lines:
-        # Where a filter is required, one for both directions is.
+        # A required filter needs both directions.
         missing = {"clean", "smudge"} - lines.keys()
-        said |= {_key(each.name, kind): "cat" for kind in sorted(missing)}
-    return said | {_key(each.name, "required"): "true"}
+        rows |= {_key(each.name, kind): "cat" for kind in sorted(missing)}
+    return rows | {_key(each.name, "required"): "true"}
 
 
 def _failing(each: GitFilter) -> Mapping[str, str]:
-    """Make a filter of the host's fail that cannot run: nothing is added unchanged."""
-    # A repository's own line for a process counts before the other two.
+    """Make a host's filter that cannot run fail: no file is added unfiltered."""
+    # In a repository's own configuration, `process` takes precedence over the other two.
     kinds = ("clean", "smudge", "process") if each.is_own else ("clean", "smudge")
     return _all(each.name, {kind: _refuse(each.name) for kind in kinds})
 
 
 def _missing(name: str) -> Mapping[str, str]:
-    """Stand in for a filter that nobody has: checked out as on the host, and not added."""
+    """Replace a filter that is not configured: check out as on the host, but refuse to add."""
     before = _KEEP_POINTER if name == "lfs" else ""
     return _all(name, {"clean": before + _refuse(name), "smudge": "cat"})
 
@@ -164,7 +164,7 @@ def _key(name: str, kind: str) -> str:
 def _refuse(name: str) -> str:
     return (
         f'echo "paddock: git filter {name} has no program in this sandbox, and a file is not'
-        " committed without it; a person can install it, or let commands read it"
+        " committed without it; the user can install it, or make it readable for commands"
         ' ([shell] read in paddock.toml)" >&2; exit 1'
     )
 
@@ -186,31 +186,31 @@ def _entry(key: str, value: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    # Threat: a value that ends its line adds a line of its own.
+    # Threat: a value with a line break adds another setting.
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def find_distrust(outside: GitOutside, facts: HostFacts) -> str:
-    """Return why commands may not have it; empty where they may.
+    """Return why commands may not use the repository; empty where they may.
 
-    Threat: a `.git` file, or a link on its way, that opens the plane, another agent's workspace, or
-    what another command made to look like a repository.
+    Threat: a `.git` file, or a symlink on its path, opens the plane, another agent's workspace, or
+    a directory that another command made look like a repository.
     """
     common = outside.common
     places = [(place.path, place.what) for place in facts.closed]
     places += [(path, "a place that commands can change") for path in facts.changeable]
     for path, what in places:
         if overlaps(common, path):
-            return f"it lies in, or holds, {what}"
+            return f"it overlaps {what}"
     if is_led_by(outside.links, (facts.workspace, *facts.changeable)):
         return "a link that commands can change leads to it"
     if not outside.folder:
         return ""
     if is_below(facts.home, common.removesuffix("/.git")):
-        # Threat: what keeps the dotfiles of a home, keys among them, in its objects.
+        # Threat: a dotfiles repository has the home's files, keys among them, in its objects.
         return "it is the repository of the home directory"
     if outside.is_sparse:
-        return "the repository has a sparse checkout of its own, and the workspace is a part of it"
+        return "the repository has a sparse checkout, and the workspace is a part of it"
     return ""
 
 
@@ -229,5 +229,5 @@ def settings_for(outside: GitOutside | None) -> tuple[tuple[str, str], ...]:
 def variables_for(outside: GitOutside | None) -> tuple[tuple[str, str], ...]:
     if outside is None or not outside.folder:
         return ()
-    # The folders above the workspace are another file system's there.
+    # In the sandbox the folders above the workspace are on another file system.
     return (("GIT_DISCOVERY_ACROSS_FILESYSTEM", "1"),)

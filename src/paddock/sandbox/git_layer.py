@@ -1,9 +1,8 @@
-"""A command's second layer: over the git directory of its workspace that stands outside.
+"""Give a command a layer over a git directory outside its workspace, and show tracked files.
 
-It is looked for anew, held, and mounted where git looks for it; what the command wrote there is
-put under `.git` of the one layer that is read, judged and landed (see `workspace.beside`).
-
-Closed files that git tracks are looked for anew before each command.
+Before each command the git directory is located again, opened, and mounted where git expects it;
+the command's changes to it are moved under `.git` of the one layer that is judged and committed
+(see `workspace.beside`). Closed files that git tracks are located again as well.
 """
 
 import hashlib
@@ -64,15 +63,15 @@ from paddock.storage.atomic import held_open
 from paddock.text.show import name_some
 from paddock.workspace.workspace import Beside, detect_resolution
 
-_LEADS_OUT: Final = "it leads to the repository of the workspace, which stands outside, and stays"
-_CHANGED: Final = "was changed while the command ran, by somebody else"
-_UNREADABLE: Final = "is no index that can be put together with the files outside the workspace"
+_LEADS_OUT: Final = "it leads to the workspace's repository, which is outside, and is not replaced"
+_CHANGED: Final = "was changed by another process while the command ran"
+_UNREADABLE: Final = "is not an index that can be merged with the files outside the workspace"
 _OBJECT: Final = lazy_pattern(r"\.git/objects/[0-9a-f]{2}/(?:[0-9a-f]{38}|[0-9a-f]{62})")
 _REWRITTEN: Final = (ChangeKind.MODIFIED, ChangeKind.MODE)
 
 _TWO: Final = (
-    "a repository was made in the workspace: what the same command did to the repository"
-    " around it is not kept"
+    "a repository was created in the workspace: the same command's changes to the repository"
+    " around it are not kept"
 )
 
 
@@ -82,7 +81,7 @@ class OpenedGit(Struct, frozen=True):
     layer: GitLayer
     directories: Mapping[str, KnownDirectory]
     shown: FileIdentity | None = None
-    """Of a workspace that is a folder of the work tree: the index that it was shown from."""
+    """The index that was shown, if the workspace is a folder of the work tree."""
 
     @property
     def closed(self) -> frozenset[str]:
@@ -105,13 +104,13 @@ class OpenedGit(Struct, frozen=True):
     def join(
         self, stage: StageDirectories, upper_fd: int, lower_fd: int
     ) -> tuple[bool, tuple[RefusedChange, ...]]:
-        """Put what the command did to it under `.git` of the layer. Raises: OSError, HostError."""
+        """Move the command's git changes under the layer's `.git`. Raises: OSError, HostError."""
         with held_open(stage.open_git()) as git_fd:
             if not _mode_of(upper_fd):
                 stage.take_git(upper_fd, GIT)
                 return True, ()
             if self.outside.folder or not _mode_of(lower_fd):
-                # A repository of its own by now, which the next command will find.
+                # A separate repository by now, which the next command will find.
                 return False, _refused(_TWO if os.listdir(git_fd) else "")
             is_file = stat.S_ISREG(_mode_of(upper_fd))
             is_copy = is_file and OpenLayers(upper_fd, lower_fd).common_version(GIT)
@@ -120,14 +119,14 @@ class OpenedGit(Struct, frozen=True):
             return True, _refused("" if is_copy else _LEADS_OUT)
 
     def land_index(self, upper_fd: int, indexes: Mapping[str, KnownIndex]) -> str:
-        """Put a folder's index together again; say why it may not land. Raises: OSError."""
+        """Merge a folder's index with the rest; return why it may not land. Raises: OSError."""
         if self.shown is None:
             return ""
         path = f"{GIT}/{self.outside.index}"
         try:
             fd = detect_resolution().open(upper_fd, path, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
-            # It was not written, or what stands there now is refused for what it is.
+            # It was not written, or the entry there now is refused for its type.
             return ""
         with open(fd, "r+b") as file:
             found = os.fstat(fd)
@@ -136,7 +135,7 @@ class OpenedGit(Struct, frozen=True):
             identity = self.index.identity()
             before = self.index.read("index") or b""
             known = indexes[path]
-            # Who only looked has not changed it: what it names now is what the command was shown.
+            # Another process may only have refreshed it: it still names what the command was shown.
             is_refreshed = known.identity == self.shown and known.is_known(before, is_last=True)
             if identity != self.shown and not is_refreshed:
                 return _CHANGED
@@ -162,11 +161,11 @@ class OpenedGit(Struct, frozen=True):
     def settle(
         self, differences: CommandDifferences, started_ns: int, why: str
     ) -> CommandDifferences:
-        """Settle what is special about a directory that several work trees share.
+        """Handle the special cases of a git directory that several work trees share.
 
-        An object that stands there stays, as does a file that was written anew as it was.
-        Where references were packed meanwhile, one that seems unchanged may have been changed, too.
-        `why` keeps the index from landing.
+        An object that exists is kept, as is a file rewritten with the same content. If references
+        were packed meanwhile, one that seems unchanged may have changed too: a conflict.
+        `why` prevents the index from landing.
         """
         index = f"{GIT}/{self.outside.index}"
         conflicts = dict.fromkeys(differences.conflicts)
@@ -187,14 +186,14 @@ class OpenedGit(Struct, frozen=True):
         return replace(differences, found=tuple(found), conflicts=tuple(conflicts))
 
 
-class GitRoom:
+class GitDirectoryOpener:
     def __init__(self, judge: NameJudge) -> None:
         self._judge = judge
         self._index = NameIndex(_Below(judge))
         self._last: tuple[FileIdentity, tuple[ShownFile, ...]] | None = None
 
     def open(self, plan: SandboxPlan) -> OpenedGit | None:
-        """Hold it if it is still so; None without one. Raises: SandboxUnavailableError, OSError."""
+        """Open the plan's git directory if unchanged. Raises: SandboxUnavailableError, OSError."""
         outside = plan.git_outside
         if outside is None or self._judge.judge(GIT, is_directory=True) is not Closing.OPEN:
             return None
@@ -225,7 +224,7 @@ class GitRoom:
         return replace(opened, layer=replace(layer, shown=shown), shown=identity)
 
     def _show(self, git: OpenedGit) -> tuple[FileIdentity, tuple[ShownFile, ...]]:
-        """Show a folder its index. Raises: ValueError: git cannot do that."""
+        """Return the index reduced to the folder. Raises: ValueError: git cannot do that."""
         last, identity, outside = self._last, git.index.identity(), git.outside
         if last is not None and last[0] == identity:
             return last
@@ -265,27 +264,27 @@ def _mode_of(fd: int) -> int:
     return 0 if look is None else look.st_mode
 
 
-# A missing file looks deleted to git, and the next `git add -A` deletes it for everybody. So what
-# the index says stands in its place, as git itself, asked in a sandbox over the same workspace,
-# would check it out.
+# A missing file looks deleted to git, and the next `git add -A` would record the deletion. So a
+# hidden tracked file is shown with the index's version, as git itself checks it out in a sandbox
+# over the same workspace.
 #
 # Threat: a repository names programs that git runs: fsmonitor, filters, a transport, an alias. In
-# the sandbox they reach what a command of this agent reaches; what can be switched off, is.
+# the sandbox they reach what a command of this agent reaches; those that can be disabled, are.
 #
-# A path with a filter driver is shown as the object has it; a missing or large object as an
-# empty file. No change of such a path that a command records may land.
+# A path with a filter driver is shown with the object's raw content; a missing or large object as
+# an empty file. No recorded change of such a path may land.
 
 _FILE_BYTES_MAX: Final = 4_000_000
 _ALL_BYTES_MAX: Final = 16_000_000
 _NAMES_MAX: Final = 2_000
-"""What is not shown for these limits is shown as an empty file."""
+"""A file over one of these limits is shown empty."""
 _OUTPUT_BYTES_MAX: Final = 4 * _ALL_BYTES_MAX
 _TIMEOUT_S: Final = 30.0
 _CONTENTS_KEPT: Final = 4 * _NAMES_MAX
 
 _TIMES_FROM_S: Final = 946_684_800
 _TIMES_S: Final = 20 * 365 * 86_400
-"""Between 2000 and 2020: the past for every program, and no time that a file of today has."""
+"""Between 2000 and 2020: in the past for every program, and not the time of a current file."""
 
 _UNSET: Final = frozenset({"unspecified", "unset"})
 _PREAMBLE: Final = """\
@@ -295,7 +294,7 @@ git() { command git -c core.fsmonitor=false -c core.hooksPath=/dev/null -c proto
 mark=$1 names=$TMPDIR/names
 cat >"$names"
 """
-"""Each name comes as `OBJECT PATH`; with `+` before it where the object is to be converted."""
+"""Each name comes as `OBJECT PATH`, with a leading `+` if git has to convert the object."""
 _LOOK: Final = (
     _PREAMBLE
     + """\
@@ -343,7 +342,7 @@ class TrackedView:
     def look(
         self, launcher: Launcher, plan: SandboxPlan, root_fd: int, git: OpenedGit | None = None
     ) -> TrackedFiles:
-        """Raises: SandboxUnavailableError, HostError: git could not be asked."""
+        """Raises: SandboxUnavailableError, HostError: git could not be run."""
         with self._lock:
             outside = None if git is None else git.index
             tracked = self._names.find(root_fd, plan.workspace, plan.hidden, outside)
@@ -364,24 +363,24 @@ class TrackedView:
             if each.mode != SUBMODULE_MODE:
                 by_repository.setdefault(each.repository, []).append(each)
         for repository, tracked in by_repository.items():
-            asking = _Asking(*place, repository)
+            query = _GitQuery(*place, repository)
             keys = {
-                each.path: (each.object_id, each.size_bytes, *asking.stamps(each.path))
+                each.path: (each.object_id, each.size_bytes, *query.stamps(each.path))
                 for each in tracked
             }
             unknown = [each for each in tracked if keys[each.path] not in self._known]
             if unknown:
-                asked = asking.ask(unknown)
+                contents = query.read(unknown)
                 if len(self._known) > _CONTENTS_KEPT:
                     self._known.clear()
-                self._known |= {keys[each.path]: asked.get(each.path, _EMPTY) for each in unknown}
+                self._known |= {
+                    keys[each.path]: contents.get(each.path, _EMPTY) for each in unknown
+                }
             found |= {path: self._known.get(key, _EMPTY) for path, key in keys.items()}
         return [_shown(each, found.get(each.path, _EMPTY)) for each in names]
 
 
-class _Asking(Struct, frozen=True):
-    """Asks git in one repository of the workspace."""
-
+class _GitQuery(Struct, frozen=True):
     launcher: Launcher
     plan: SandboxPlan
     root_fd: int
@@ -389,8 +388,8 @@ class _Asking(Struct, frozen=True):
     repository: str
     _stamps: dict[str, FileIdentity] = field(default_factory=dict[str, FileIdentity])
 
-    def _said(self, script: str, mark: str, lines: Iterable[str]) -> bytes:
-        """Return what it printed; nothing where that is too much, or not all of it."""
+    def _run(self, script: str, mark: str, lines: Iterable[str]) -> bytes:
+        """Return the script's output; empty where it failed or was too long."""
         layer = None if self.git is None else self.git.layer
         argv, names = ("/bin/sh", "-c", script, "sh", mark), "".join(f"{line}\n" for line in lines)
         terms = argv, self.repository, _TIMEOUT_S, _OUTPUT_BYTES_MAX, os.fsencode(names)
@@ -402,7 +401,7 @@ class _Asking(Struct, frozen=True):
         return end.stdout.head + end.stdout.tail
 
     def stamps(self, path: str) -> tuple[object, ...]:
-        """Stat the files by which git decides how a path is converted."""
+        """Stat the files that decide how git converts a path."""
         prefix = "" if self.repository == "." else f"{self.repository}/"
         folders = ("", *(f"{each}/" for each in directories_above(path[len(prefix) :])))
         names = [f"{folder}.gitattributes" for folder in folders]
@@ -418,7 +417,7 @@ class _Asking(Struct, frozen=True):
             self._stamps[name] = () if look is None else identity_of_look(look)
         return self._stamps[name]
 
-    def ask(self, names: Sequence[TrackedName]) -> dict[str, _Content]:
+    def read(self, names: Sequence[TrackedName]) -> dict[str, _Content]:
         left_bytes = _ALL_BYTES_MAX
         wanted: list[tuple[TrackedName, _Look]] = []
         for each, look in self._look(names):
@@ -429,8 +428,9 @@ class _Asking(Struct, frozen=True):
 
     def _look(self, names: Sequence[TrackedName]) -> "Iterator[tuple[TrackedName, _Look]]":
         mark = secrets.token_hex(16)
-        said = self._said(_LOOK, mark, (f"{each.object_id} {self._inner(each)}" for each in names))
-        objects, is_whole, attributes = said.partition(f"{mark}\n".encode())
+        lines = (f"{each.object_id} {self._inner(each)}" for each in names)
+        output = self._run(_LOOK, mark, lines)
+        objects, is_whole, attributes = output.partition(f"{mark}\n".encode())
         if not is_whole:
             return
         named = _attributes(attributes)
@@ -445,7 +445,7 @@ class _Asking(Struct, frozen=True):
                 yield each, _Look(int(size), encoded, filtered and each.mode != LINK_MODE)
 
     def _read(self, wanted: "Sequence[tuple[TrackedName, _Look]]") -> dict[str, _Content]:
-        # What git has before a path of this work tree.
+        # The prefix of this work tree's paths in git.
         above = self.git.index.above if self.git is not None and self.repository == "." else ""
         converted: list[str] = []
         lines: list[str] = []
@@ -455,14 +455,14 @@ class _Asking(Struct, frozen=True):
             sign = "+" if is_converted else ""
             lines.append(f"{sign}{each.object_id} {above}{self._inner(each)}")
         mark = secrets.token_hex(16)
-        said = self._said(_READ, mark, lines)
-        # Nothing that was there before can hold the mark.
-        rows = [row.removesuffix(b"\n") for row in re.split(rf"{mark} \d+\n".encode(), said)[1:]]
+        output = self._run(_READ, mark, lines)
+        # The mark is random: no existing content contains it.
+        rows = [row.removesuffix(b"\n") for row in re.split(rf"{mark} \d+\n".encode(), output)[1:]]
         made = dict(zip(converted, rows[len(wanted) :], strict=False))
         found: dict[str, _Content] = {}
         for (each, look), row in zip(wanted, rows, strict=False):
             content = made.get(each.path, row)
-            # A file of another size than the index noted is modified (`ie_modified`).
+            # To git, a file whose size differs from the index is modified (`ie_modified`).
             if each.size_bytes == len(row) != len(content) and not look.is_encoded:
                 content = row
             is_faithful = not (look.has_filter or each.is_intended)
@@ -479,8 +479,8 @@ class _Look(Struct, frozen=True):
     has_filter: bool
 
 
-def _attributes(said: bytes) -> dict[tuple[str, str], str]:
-    fields = [os.fsdecode(field) for field in said.split(b"\0")]
+def _attributes(output: bytes) -> dict[tuple[str, str], str]:
+    fields = [os.fsdecode(field) for field in output.split(b"\0")]
     rows = zip(fields[0::3], fields[1::3], fields[2::3], strict=False)
     return {(path, name): value for path, name, value in rows}
 
@@ -489,8 +489,8 @@ def _shown(name: TrackedName, content: _Content) -> ShownFile:
     is_submodule = name.mode == SUBMODULE_MODE
     digest = hashlib.sha256(content.content)
     digest.update(name.object_id.encode())
-    # By the content: two of one size and one time would be the same file for git, where
-    # `core.checkStat` is `minimal`.
+    # The time depends on the content: with `core.checkStat` = `minimal`, git takes two files of
+    # the same size and time for the same.
     seconds = _TIMES_FROM_S + int.from_bytes(digest.digest()[:8], "big") % _TIMES_S
     if seconds == name.modified_ns // 1_000_000_000:
         seconds += 1

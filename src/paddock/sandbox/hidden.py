@@ -1,16 +1,15 @@
-"""The closed names that stand in a workspace now, without walking it each time.
+"""Find the closed names in a workspace without walking it each time.
 
-An index over directories: their closed entries and their directories, with the identity and
-change times from *before* they were read. Asked again, each costs one fstatat; only one that
-changed is read anew. Any change of an entry changes the directory's ctime, which cannot be set
-back; a directory in another's place has another inode or device. Parents are asked first.
+An index of directories: their closed entries and subdirectories, with the identity and change
+times from *before* they were read. A later lookup costs one fstatat for each directory; only a
+changed one is read again. Any change of an entry changes the directory's ctime, which cannot be
+set back; a replaced directory has another inode or device. Parents are checked first.
 
-What it cannot know:
-  * a change within the tick of the reading: a directory that changed shortly before is read
-    again the next time;
-  * what appears afterwards: look directly before a command starts, and again at its end;
-  * a network file system may serve old times.
-Links are never closed and never followed: the name of their target is, if it is.
+Limits:
+  * a directory that changed shortly before it was read is read again the next time;
+  * names that appear later: survey directly before a command starts, and again at its end;
+  * a network file system may return old times.
+Symlinks are never closed and never followed: the target's own name is judged instead.
 """
 
 import os
@@ -31,9 +30,9 @@ from paddock.storage.atomic import held_open
 from paddock.workspace.workspace import READ_DIRECTORY, Resolution, detect_resolution
 
 _PATH_BYTES_MAX: Final = limits.path_bytes_max - 1024
-"""Leaves room for the path of the place from which a name is hidden, and for one more name."""
+"""Leaves room for the path of the hiding layer, and for one more name."""
 _SETTLED_NS: Final = 3_000_000_000
-"""Longer than the coarsest tick of a file system that has ticks (vfat: 2 s)."""
+"""Longer than the coarsest time stamp of a file system (vfat: 2 s)."""
 
 _Identity = tuple[int, int, int, int]
 
@@ -48,9 +47,9 @@ class KnownDirectory(Struct, frozen=True):
 
 class Survey(Struct, frozen=True):
     closed: tuple[str, ...]
-    """The closed names, workspace-relative, sorted; none lies below another sealed one."""
+    """The closed names, workspace-relative, sorted; none is below a sealed one."""
     directories: Mapping[str, KnownDirectory]
-    """Every directory by its path, the root as `.`; nothing that lies below a sealed one."""
+    """Every directory by its path, the root as `.`; none is below a sealed one."""
 
 
 class NameIndex:
@@ -70,12 +69,12 @@ class NameIndex:
         return self.survey(root_fd).closed
 
     def survey(self, root_fd: int) -> Survey:
-        """Return the closed names, and the directories that they were looked for in.
+        """Return the closed names, and the directories that were searched.
 
         Raises: OSError, or SandboxUnavailableError over `limits.closed_directories_max` and
         `limits.closed_names_max`.
         """
-        # Never changed once it is done: surveys share it.
+        # Never changed after the loop: surveys share it.
         known: dict[str, KnownDirectory] = {}
         closed: list[str] = []
         waiting = ["."]
@@ -132,11 +131,11 @@ class NameIndex:
                 is_directory = entry.is_dir(follow_symlinks=False)
                 if not is_directory and entry.is_symlink():
                     continue
-                said = self.judge.judge(name, is_directory)
-                if said is not Closing.OPEN:
+                closing = self.judge.judge(name, is_directory)
+                if closing is not Closing.OPEN:
                     closed.append(name)
-                if is_directory and said is not Closing.SEALED:
-                    # What is not looked into is closed, as what cannot be.
+                if is_directory and closing is not Closing.SEALED:
+                    # A directory too deep to search is closed, as is an unreadable one.
                     is_long = len(os.fsencode(name)) > _PATH_BYTES_MAX
                     if is_long or name.count("/") >= limits.path_depth_max:
                         closed.append(name)
@@ -157,13 +156,13 @@ def _identity(found: os.stat_result) -> _Identity:
 
 
 def _closed(path: str) -> KnownDirectory:
-    """Threat: it may be open to the user that the command runs as. What is not known is closed."""
+    """Threat: the command's user may be able to read it. An unknown directory is closed."""
     return KnownDirectory((0, 0, 0, 0), 0, is_settled=False, closed=(path,), below=())
 
 
 def _is_entered(fd: int) -> bool:
-    """Else what a command did to its names could not be compared with what stands there."""
-    # path_resolution(7): "." below a descriptor asks for search permission of its directory.
+    """Without search permission a command's changes could not be compared with the entries."""
+    # path_resolution(7): "." below a descriptor needs search permission of its directory.
     try:
         os.stat(".", dir_fd=fd)
     except PermissionError:
@@ -178,33 +177,32 @@ def _too_many(what: str, limit: int) -> SandboxUnavailableError:
     )
 
 
-# The kernel stamps a file from a clock that ticks (4 ms and more), so what happened just
-# before a command and what happens just after its start can bear the same stamp. A moment
-# divides them: what was done before bears an earlier stamp, and nothing done after does.
+# The kernel stamps files from a coarse clock (ticks of 4 ms and more), so changes just before
+# and just after a command's start can have the same time stamp. A moment separates them:
+# earlier changes have an earlier stamp, later changes do not.
 #
-# A file of our own is stamped twice. All that was done before the first time bears a stamp
-# that is no later than the first; all that is done after the second time bears none that is
-# earlier than the second. So the second is a moment as soon as it is later than the first:
-# after the next tick, or at once where the file system has fine stamps (Linux 6.13: ext4,
-# xfs, btrfs, tmpfs), for there a file whose stamp was looked at gets an exact one.
+# Paddock stamps a private file twice. Changes before the first stamp have no later stamp;
+# changes after the second have no earlier one. So the second is a moment as soon as it is
+# later than the first: after the next tick, or immediately on a file system with fine stamps
+# (Linux 6.13: ext4, xfs, btrfs, tmpfs), where a file whose stamp was read gets an exact one.
 #
-# That needs our file on the workspace's own file system. Elsewhere the clock that ticks is
-# waited for; a file system with stamps of a second or two then misses changes of others
-# that fall into the second of the start.
+# That needs a private file on the workspace's file system. Otherwise Paddock waits for a tick
+# of the coarse clock; on a file system with stamps of a second or two it then misses other
+# processes' changes in the second of the start.
 
 _CLOCK_REALTIME_COARSE: Final = 5
-"""clock_gettime(2), which `time` has no name for: the kernel stamps files from it."""
+"""The clock that the kernel stamps files from (clock_gettime(2)); `time` has no name for it."""
 _AGAIN_S: Final = 0.0005
 _STAMPS_MAX: Final = 40
-"""Twenty milliseconds: longer than any tick. With stamps coarser than that both are the same,
-and what was done in the same second before counts as somebody else's: too much is refused."""
+"""Twenty milliseconds: longer than any tick. With coarser stamps both are equal, and earlier
+changes in the same second count as another process's: too much is refused."""
 _CLOCK_SET_NS: Final = 1_000_000_000
-"""A clock that is so far behind was set back: it is not waited for."""
+"""A clock that is this far behind was set back: do not wait for it."""
 
 
 class Moments:
     def __init__(self, directory: Path) -> None:
-        """`directory` is ours, best on the workspace's file system. Raises: OSError."""
+        """`directory` is private, best on the workspace's file system. Raises: OSError."""
         self._file: IO[bytes] = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115 - held until `close`
         self._device = os.fstat(self._file.fileno()).st_dev
 
@@ -212,7 +210,7 @@ class Moments:
         self._file.close()
 
     def now(self, workspace_fd: int) -> int:
-        """Return a moment in ns; takes some microseconds, at most a tick."""
+        """Return a moment in ns; takes between microseconds and one tick."""
         if os.fstat(workspace_fd).st_dev != self._device:
             return wait_for_a_tick(time.time_ns())
         first_ns = self._stamp()
@@ -235,7 +233,7 @@ def coarse_now_ns() -> int:
 
 
 def wait_for_a_tick(after_ns: int) -> int:
-    """Wait until nothing before `after_ns` (fine clock) bears a stamp; return the coarse time."""
+    """Wait until the coarse clock has passed `after_ns` (fine clock); return the coarse time."""
     now_ns = coarse_now_ns()
     while now_ns <= after_ns and after_ns - now_ns < _CLOCK_SET_NS:
         time.sleep((after_ns - now_ns) / 1e9 + _AGAIN_S)

@@ -1,10 +1,10 @@
-"""The backend for hosts without user namespaces: Landlock, a seccomp filter, a supervisor.
+"""Confine commands without user namespaces: Landlock, a seccomp filter, a supervisor.
 
-The command works on the workspace itself. Rules only allow, downwards: a directory that holds a
-name which may not be written gets no right at all, and what is open in it gets its own. So
-protected files and their directories stay; nothing new can be made beside them. What this
-cannot hold is in the gaps of every result. The rule set is made here and handed over as one
-descriptor that the child applies; our own threads are never restricted.
+The command works on the workspace itself. Landlock rules only allow, for a whole subtree: a
+directory that contains a protected name gets no rights, and its open entries get rules one by
+one. So protected files and their directories stay, and no new entry can be created beside them.
+Every result lists in its gaps what this backend cannot enforce. The rule set is built here and
+passed as one descriptor that the child applies; Paddock's own threads are never restricted.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from paddock.errors import SandboxUnavailableError
 from paddock.kernel import landlock as kernel
 from paddock.kernel.seccomp import AF_INET, AF_INET6, build_filter_among_others
 from paddock.sandbox.conversation import (
-    NOBODY,
+    UNOBSERVED,
     CommandConversation,
     Observed,
     await_end,
@@ -57,12 +57,12 @@ _CHANGE: Final = (
 """No devices, FIFOs or sockets."""
 _DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _PROCESSES: Final = "/proc"
-"""Without it compilers and runtimes fail. What belongs to processes outside (environment,
-memory, descriptors) stays closed: the kernel asks Landlock there (ptrace(2), access check)."""
+"""Without it compilers and runtimes fail. The environment, memory and descriptors of processes
+outside stay closed: there the kernel asks Landlock (ptrace(2), access check)."""
 
 RULES_MAX: Final = 20_000
 _PROBE: Final = "new-name"
-"""Stands for any name that a command could make in a directory."""
+"""Represents any name that a command could create in a directory."""
 
 
 class LandlockConfinement(Struct, frozen=True):
@@ -74,7 +74,7 @@ class LandlockConfinement(Struct, frozen=True):
 def confine(
     plan: SandboxPlan, root_fd: int, scratch: str, read: NameIndex, write: NameIndex
 ) -> Generator[LandlockConfinement]:
-    """Make the rule set; `scratch` has HOME and TMPDIR, made by us for this command alone.
+    """Build the rule set; `scratch` contains HOME and TMPDIR, created for this command alone.
 
     Raises: OSError; SandboxUnavailableError without Landlock or over `RULES_MAX`.
     """
@@ -90,14 +90,14 @@ def confine(
         for path in _DEVICES:
             rules.allow_host(path, kernel.READ_FILE | kernel.WRITE_FILE)
         rules.allow_host(scratch, _READ | _CHANGE)
-        # Threat: who may write above a place has exchanged a directory for a link since.
+        # Threat: a user with write access above a place has replaced a directory by a symlink.
         with held_open(os.open("/", PASS)) as slash:
             for path in plan.readable:
                 rules.allow_below(slash, path.strip("/") or ".", _READ)
             for path in plan.writable:
                 rules.allow_below(slash, path.strip("/") or ".", _READ | _CHANGE)
-        # Names are shown everywhere: a right to list that stops at a hidden directory
-        # would have to be missing from every directory above it.
+        # Listing is allowed everywhere: to deny it in a hidden directory, it would have to be
+        # denied in every directory above as well.
         rules.allow_below(root_fd, ".", kernel.READ_DIR)
         for index, rights in ((read, kernel.EXECUTE | kernel.READ_FILE), (write, _CHANGE)):
             for path in _open_places(root_fd, index):
@@ -111,43 +111,43 @@ def enforced_by_landlock(plan: SandboxPlan) -> Enforced:
 
 def gaps(plan: SandboxPlan, abi: int) -> tuple[str, ...]:
     found = [
-        "changes stand at once: they are not judged one by one, not staged, not in the history",
-        "a new name that policy protects can be made where no protected name stands yet",
-        "nothing new can be made in a directory that holds a protected name",
+        "changes take effect at once: they are not judged, not staged, and not in the history",
+        "a protected name can be created in a directory that has no protected name yet",
+        "no entry can be created in a directory that contains a protected name",
         "mode, times and attributes of this user's files outside can be changed",
-        "a file that has a second name outside the workspace is changed there too",
-        "links that lead out of the workspace can be made",
+        "a file with a hard link outside the workspace is changed there too",
+        "symlinks that lead out of the workspace can be created",
         "names of files that may not be read can be listed",
-        "git fails where it looks at a tracked file that may not be read: nothing is lost by that",
+        "git fails on a tracked file that may not be read, without losing data",
         "command lines of other processes and names of this user's keys can be read",
-        "there is no private /tmp: TMPDIR is one, the host's /tmp is closed unless policy opens it",
-        "there are no caches that last from one command to the next",
+        "there is no private /tmp: use TMPDIR; the host's /tmp is closed unless policy opens it",
+        "caches are not kept from one command to the next",
         "there is no /dev/shm and no System V memory: semaphores of multiprocessing fail",
     ]
     more = (
         (plan.git == "safe", "git cannot write: .git is read-only as a whole"),
         (
             plan.git_outside is not None,
-            "git does not work: its directory stands outside of the workspace",
+            "git does not work: its directory is outside the workspace",
         ),
-        (plan.commit == "all", 'commit = "all" is not held: there is nothing to take back'),
+        (plan.commit == "all", 'commit = "all" is not enforced: changes cannot be undone'),
         (
             plan.network in ("loopback", "policy"),
-            "there is no private loopback: sockets of the network are refused",
+            "there is no private loopback: network sockets are refused",
         ),
-        (plan.network == "host", "the host's own services on its loopback can be reached"),
+        (plan.network == "host", "the host's services on its loopback can be reached"),
         (abi < 2, "files cannot be moved from one directory to another"),
         (abi < 3, "this user's files outside can be truncated"),
         (abi < 6, "processes of this user can be signalled"),
     )
-    return (*found, *(said for holds, said in more if holds))
+    return (*found, *(text for holds, text in more if holds))
 
 
 def identity_for(euid: int, owner: tuple[int, int]) -> tuple[int, int] | None:
-    """Return the user and group that a command becomes; None where it stays who starts it.
+    """Return the user and group that a command runs as; None to keep the current user.
 
-    `owner` is the workspace's: nobody else could work on its files. SandboxUnavailableError for
-    root's own workspace.
+    `owner` is the workspace's: another user could not work on its files. Raises:
+    SandboxUnavailableError for a workspace of root's.
     """
     if euid != 0:
         return None
@@ -173,7 +173,7 @@ class _Rules(Struct):
         self._allow(fd, rights)
 
     def allow_below(self, root_fd: int, path: str, rights: int) -> None:
-        """Allow it for what no link leads to."""
+        """Allow `rights` below `path`, unless a symlink is on the way."""
         try:
             fd = detect_resolution().open(root_fd, path, PASS)
         except OSError:
@@ -186,7 +186,7 @@ class _Rules(Struct):
             if self.count > RULES_MAX:
                 raise SandboxUnavailableError(
                     f"the workspace needs more than {RULES_MAX} Landlock rules",
-                    hint="keep protected files in a few directories of their own",
+                    hint="keep protected files in a few separate directories",
                 )
             rights &= kernel.handled_files(self.abi)
             if not stat.S_ISDIR(os.fstat(fd).st_mode):
@@ -217,7 +217,7 @@ def _open_places(root_fd: int, index: NameIndex) -> Iterator[str]:
 
 
 def _entries(root_fd: int, directory: str) -> list[tuple[str, bool]]:
-    """Leave out links: they have no rights, and their targets have their own."""
+    """List entries without symlinks: Landlock gives rights to their targets instead."""
     try:
         fd = detect_resolution().open(root_fd, directory, READ_DIRECTORY)
     except OSError as failure:
@@ -233,9 +233,8 @@ def _entries(root_fd: int, directory: str) -> list[tuple[str, bool]]:
         ]
 
 
-# A supervisor costs an interpreter's start (some 20 ms), which a host that closes user
-# namespaces pays. It is a program of its own, because only a process that does nothing
-# else may adopt orphans and may take all that it adopts for one command's.
+# A supervisor costs the start of an interpreter (about 20 ms). It is a separate process, because
+# only a process without other children can treat every orphan it adopts as the command's.
 
 _PREFIX: Final = "paddock-command-"
 
@@ -244,27 +243,29 @@ def run_in_place(
     request: CommandRequest,
     workspace_fd: int,
     closed: tuple[NameIndex, NameIndex] | None,
-    observed: Observed = NOBODY,
+    observed: Observed = UNOBSERVED,
 ) -> CommandEnd:
-    """Run one command on the workspace itself, to its end and that of all it started.
+    """Run one command on the workspace itself, until it and all its processes have ended.
 
-    `closed`: to reading and to writing, for Landlock to hold it to. Without them nothing holds it,
-    which only the operator's policy allows: it is still not root, gains no privileges, has its
-    limits, and nothing of it is left. Raises: SandboxUnavailableError: no Landlock, or it would
-    have to be root; HostError: the supervisor failed; ValueError: a NUL in an argument.
+    `closed`: the names closed to reading and to writing, which Landlock enforces. With None the
+    command is not confined, which only the operator's policy allows: it still is not root, gains
+    no privileges, has limits, and leaves no process behind. Raises: SandboxUnavailableError: no
+    Landlock, or it would run as root; HostError: the supervisor failed; ValueError: a NUL.
     """
     owner = os.fstat(workspace_fd)
     identity = identity_for(os.geteuid(), (owner.st_uid, owner.st_gid))
     with _scratch(request.plan, identity) as scratch, contextlib.ExitStack() as confined:
-        held = None
+        confinement = None
         if closed is not None:
-            held = confined.enter_context(confine(request.plan, workspace_fd, scratch, *closed))
-        return _keep(request, held, scratch, observed, identity)
+            confinement = confined.enter_context(
+                confine(request.plan, workspace_fd, scratch, *closed)
+            )
+        return _supervise(request, confinement, scratch, observed, identity)
 
 
-def _keep(
+def _supervise(
     request: CommandRequest,
-    held: LandlockConfinement | None,
+    confinement: LandlockConfinement | None,
     scratch: str,
     observed: Observed,
     identity: tuple[int, int] | None,
@@ -272,12 +273,12 @@ def _keep(
     control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with control, theirs, held_open(os.memfd_create("filter", os.MFD_CLOEXEC)) as program:
         fds: tuple[int, ...] = (theirs.fileno(),)
-        if held is not None:
-            os.write(program, held.program)
-            fds = (*fds, held.ruleset_fd, program)
+        if confinement is not None:
+            os.write(program, confinement.program)
+            fds = (*fds, confinement.ruleset_fd, program)
         most = request.plan.limits
         limits = most.processes, most.memory_mb, most.file_mb, most.cpu_s
-        numbers = [str(fd) for fd in fds] + ([UNHELD, UNHELD] if held is None else [])
+        numbers = [str(fd) for fd in fds] + ([UNHELD, UNHELD] if confinement is None else [])
         terms = [str(number) for number in (*(identity or (-1, -1)), *limits)]
         supervisor = start_inside(
             "supervisor", [*numbers, *terms, scratch], fds, subprocess.DEVNULL
@@ -294,9 +295,9 @@ def _keep(
 
 @contextmanager
 def _scratch(plan: SandboxPlan, identity: tuple[int, int] | None) -> Generator[str]:
-    """HOME and TMPDIR of one command alone; sweeps what a killed process left."""
+    """Create HOME and TMPDIR for one command; sweep leftovers of killed processes."""
     with contextlib.ExitStack() as held:
-        with host_error("no private directory for a command"):
+        with host_error("cannot create a private directory for a command"):
             place = held.enter_context(claimed(Path(tempfile.gettempdir()), _PREFIX))
             _furnish(place, plan, identity)
         yield os.fspath(place)
@@ -312,8 +313,8 @@ def _furnish(place: Path, plan: SandboxPlan, identity: tuple[int, int] | None) -
         file.write_bytes(content)
     if identity is None:
         return
-    # Threat: the user who gets it exchanges it for a link while root is at work on it. So
-    # the place stays root's own, and he gets there only when all is done.
+    # Threat: the new owner replaces a file by a symlink while root is still working here. So
+    # the directory above stays root's, and opens to him only when everything is done.
     for path in (*home.rglob("*"), home, temporary):
         os.chown(path, *identity, follow_symlinks=False)
     place.chmod(0o711)

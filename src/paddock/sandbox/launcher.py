@@ -1,8 +1,8 @@
-"""Commands in sandboxes, from a runtime's side: one launcher process, started when first needed.
+"""Run commands in sandboxes through one launcher process, started when first needed.
 
-When a command has ended, the next sandbox of its plan is made, so that one starts in about a
-millisecond. Owned by one process: after a fork the child has a new launcher and closes the
-parent's socket, so that the parent's sandboxes still end with the parent.
+When a command has ended, the next sandbox of its plan is created in advance, so that it starts in
+about a millisecond. A launcher belongs to one process: after a fork the child starts a new one and
+closes the parent's socket, so that the parent's sandboxes still end with the parent.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from paddock.errors import HostError, SandboxUnavailableError
 from paddock.sandbox.conversation import (
     HOME,
-    NOBODY,
+    UNOBSERVED,
     CommandConversation,
     Observed,
     await_end,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 _ETC: Final = "/etc"
 _NAME_FILES: Final = tuple(f"{_ETC}/{os.fsdecode(name)}" for name, _ in NAME_FILES)
-_SAID_BYTES_MAX: Final = 2000
+_ERROR_BYTES_MAX: Final = 2000
 
 
 class RunningLauncher:
@@ -64,100 +64,100 @@ class RunningLauncher:
         self._stages = 0
         self._is_stopped = False
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        with contextlib.ExitStack() as undo, host_error("no launcher for commands", str(staging)):
+        with contextlib.ExitStack() as undo, host_error("cannot start a launcher", str(staging)):
             undo.callback(self.area.close)
-            self._said = os.open("said", flags, 0o600, dir_fd=self.area.fd)
-            undo.callback(os.close, self._said)
-            self._door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            undo.callback(self._door.close)
+            self._errors = os.open("errors", flags, 0o600, dir_fd=self.area.fd)
+            undo.callback(os.close, self._errors)
+            self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            undo.callback(self._socket.close)
             with theirs:
                 arguments = [str(theirs.fileno()), str(self.owner)]
-                self._process = start_inside("main", arguments, (theirs.fileno(),), self._said)
+                self._process = start_inside("main", arguments, (theirs.fileno(),), self._errors)
             undo.pop_all()
-        _ours.add(self)
+        _running.add(self)
 
     def is_alive(self) -> bool:
         return not self._is_stopped and self._process.poll() is None
 
     def make(self, fds: list[int]) -> None:
-        """Have a sandbox made; its stage is the caller's until `drop`. Raises: HostError."""
+        """Have a sandbox created; the caller owns its stage until `drop`. Raises: HostError."""
         self.tell(b"make", fds)
         with self._lock:
             self._stages += 1
 
     def remove(self, name: str) -> None:
-        """Have a directory of the area removed; without a launcher it goes with the area."""
+        """Have a directory of the area removed; without a launcher it is removed with the area."""
         try:
             self.tell(b"drop " + name.encode("ascii"), [self.area.fd])
         except HostError:
             self._process.poll()
 
     def listen(self, user: int, network: int, wanted: bytes, reply: int) -> None:
-        """Have sockets made in a sandbox's network, and sent to `reply`. Raises: HostError."""
+        """Have sockets created in a sandbox's network and sent to `reply`. Raises: HostError."""
         self.tell(b"listen " + wanted, [reply, user, network])
 
     def drop(self, stage: str, layers: tuple[str, ...]) -> None:
-        """Have an ended sandbox's directory removed, with layers that nobody else uses.
+        """Have an ended sandbox's directory removed, with the layers that are no longer used.
 
-        Without a launcher it goes with the area; in a child of the owner nothing is ours to remove.
+        Without a launcher they are removed with the area. A forked child removes nothing.
         """
         if self.owner != os.getpid():
             return
-        self.area.let_go(*layers)
+        self.area.release(*layers)
         for name in (stage, *self.area.take_unused()):
             self.remove(name)
         with self._lock:
             self._stages -= 1
             is_last = self._is_stopped and self._stages == 0
         if is_last:
-            self._let_go()
+            self._release()
 
-    def tell(self, what: bytes, fds: list[int]) -> None:
+    def tell(self, message: bytes, fds: list[int]) -> None:
         try:
-            socket.send_fds(self._door, [what], fds)
+            socket.send_fds(self._socket, [message], fds)
         except OSError as error:
-            size = os.fstat(self._said).st_size
-            said = os.pread(self._said, _SAID_BYTES_MAX, max(0, size - _SAID_BYTES_MAX))
+            size = os.fstat(self._errors).st_size
+            text = os.pread(self._errors, _ERROR_BYTES_MAX, max(0, size - _ERROR_BYTES_MAX))
             raise HostError(
                 f"the launcher has ended: {os.strerror(error.errno or 0)}",
-                hint=said.decode("utf-8", "replace").strip(),
+                hint=text.decode("utf-8", "replace").strip(),
             ) from error
 
     def stop(self) -> None:
-        """Wait until it is gone. The last stage, which may be read yet, takes the rest along."""
+        """End the launcher and wait; the `drop` of the last stage in use releases the area."""
         with self._lock:
             if self._is_stopped or self.owner != os.getpid():
                 return
             self._is_stopped = True
             is_last = self._stages == 0
-        _ours.discard(self)
-        self._door.close()
+        _running.discard(self)
+        self._socket.close()
         await_end(self._process)
         if is_last:
-            self._let_go()
+            self._release()
 
     def forget(self) -> None:
-        """In a child of the owner close our end: the launcher must see only the parent's."""
-        self._door.close()
+        """In a forked child, close our copies: the launcher must see only the parent's end."""
+        self._socket.close()
         # The child is not the launcher's parent: waiting for it would fail, and warn.
         self._process.returncode = 0
         self._is_stopped = True
-        os.close(self._said)
+        os.close(self._errors)
         self.area.forget()
 
-    def _let_go(self) -> None:
-        self._door.close()
-        os.close(self._said)
+    def _release(self) -> None:
+        self._socket.close()
+        os.close(self._errors)
         self.area.close()
 
 
-_ours: "weakref.WeakSet[RunningLauncher]" = weakref.WeakSet()
+_running: "weakref.WeakSet[RunningLauncher]" = weakref.WeakSet()
 
 
 def _forget_all() -> None:
-    for running in list(_ours):
+    for running in list(_running):
         running.forget()
-        _ours.discard(running)
+        _running.discard(running)
 
 
 os.register_at_fork(after_in_child=_forget_all)
@@ -168,14 +168,14 @@ Identity = tuple[int, ...]
 
 class Recipe(Struct, frozen=True):
     base: bytes
-    """A `Base` as bytes, without the stage's own name."""
+    """A `Base` as bytes, without the stage's name."""
     places: tuple[Identity, ...]
-    """Device and inode of the workspace and of every place that is mounted: a directory
-    that was replaced since is another place."""
+    """Device and inode of the workspace and of every mounted place, to detect a directory that
+    was replaced since."""
     mode: int
     git_mode: int
     layers: tuple[str, str]
-    """Names in the area of what lies over the workspace and over its git directory."""
+    """Names in the area of the layers over the workspace and over its git directory."""
     session: str
 
 
@@ -188,12 +188,12 @@ class StageDirectories(Struct, eq=False):
     recipe: Recipe
     workspace_fd: int
     git_fd: int
-    """-1 where there is none. It owns the socket and the descriptors."""
+    """-1 for none. The object owns the socket and the descriptors."""
     session: SharedSpace | None = None
     is_used: bool = False
     was_ready: bool = False
     new_mode: int | None = None
-    """The mode that the command gave the root, known from `open_upper` on; None for none."""
+    """The root's mode if the command changed it, else None; known after `open_upper`."""
 
     @property
     def path(self) -> str:
@@ -209,7 +209,7 @@ class StageDirectories(Struct, eq=False):
         return -1 if self.git_fd < 0 else self._open(GIT)[0]
 
     def take_git(self, upper_fd: int, name: str) -> None:
-        """Give it a name in the upper layer, with its old mode. Raises: OSError."""
+        """Move the git layer to `name` in the upper layer, with its old mode. Raises: OSError."""
         area, git = self.running.area.fd, f"{self.name}/{os.fsdecode(GIT[0])}"
         os.chmod(git, self.recipe.git_mode | stat.S_IRWXU, dir_fd=area)
         os.rename(git, name, src_dir_fd=area, dst_dir_fd=upper_fd)
@@ -223,7 +223,7 @@ class StageDirectories(Struct, eq=False):
         with host_error("the upper layer cannot be read", self.path):
             mode = stat.S_IMODE(os.stat(name, dir_fd=area, follow_symlinks=False).st_mode)
             if mode & stat.S_IRWXU != stat.S_IRWXU:
-                # A command that closed its root shut out us as well, unless we are root.
+                # A command that closed its root locks Paddock out as well, unless it is root.
                 os.chmod(name, mode | stat.S_IRWXU, dir_fd=area)
             return os.open(name, DIRECTORY, dir_fd=area), mode
 
@@ -234,8 +234,8 @@ class StageDirectories(Struct, eq=False):
             _close_any(fd)
         self.workspace_fd = self.git_fd = -1
         if self.running.owner == os.getpid():
-            # The sandbox ends when it sees this; closing alone would not do where a forked
-            # child of ours has the same socket open.
+            # This ends the sandbox; closing is not enough while a forked child has the same
+            # socket open.
             with contextlib.suppress(OSError):
                 self.control.shutdown(socket.SHUT_RDWR)
         self.control.close()
@@ -254,14 +254,14 @@ class GitLayer(Struct, frozen=True):
     hidden: tuple[str, ...]
     shown: tuple[ShownFile, ...]
     pointer: tuple[str, ...] = ()
-    """A file that leads there, and where to."""
+    """A `.git` file that points to the directory, and its target."""
 
 
 class Launcher:
     def __init__(self, staging: Path, outside: "Callable[[], Egress] | None" = None) -> None:
-        """`staging` is ours, on a real file system, and no agent reaches it.
+        """`staging` is private, on a real file system, and out of every agent's reach.
 
-        `outside`: the way out for plans whose network is `policy`.
+        `outside`: the network access of plans whose network is `policy`.
         """
         self._staging = staging
         self._outside = outside
@@ -269,8 +269,8 @@ class Launcher:
         self._lock = threading.Lock()
         self._running: RunningLauncher | None = None
         self._spares: list[StageDirectories] = []
-        """Of the plan that ran last; what stays of another's is closed when a command has run, for
-        the end of one network namespace delays the beginning of another."""
+        """For the plan that ran last. Spares of other plans are closed after a command has run,
+        because the end of a network namespace delays the creation of the next."""
 
     def open_stage(
         self,
@@ -282,22 +282,22 @@ class Launcher:
     ) -> StageDirectories:
         """Return a sandbox for one command of this plan, over the workspace of the descriptor.
 
-        Paths in the plan are where the command sees workspace and git directory (`git`); what is
-        `shown` stands for what the plan hides. Returns before it stands: `run` says if it failed.
-        Raises: HostError without a launcher; SandboxUnavailableError where names cannot be hidden.
+        The plan's paths are those that the command sees; `shown` files replace hidden names.
+        Returns before the sandbox is ready: `run` reports a failure. Raises: HostError without a
+        launcher; SandboxUnavailableError where names cannot be hidden.
         """
         with self._lock:
             running = self._running_now()
             if session is not None and session.running is not running:
                 raise SandboxUnavailableError(
-                    "what the session shares is gone with the process that held it",
-                    hint="begin the session anew: reset",
+                    "the session's shared state is lost with the process that held it",
+                    hint="start the session again: reset",
                 )
             hidden = running.area.hide(workspace_fd, plan.hidden, shown)
             with contextlib.ExitStack() as undo:
-                undo.callback(running.area.let_go, hidden)
+                undo.callback(running.area.release, hidden)
                 git_shown = running.area.hide(git.fd, git.hidden, git.shown) if git else ""
-                undo.callback(running.area.let_go, git_shown)
+                undo.callback(running.area.release, git_shown)
                 layers = hidden, git_shown
                 base = _encode(plan, git, running.area.path, layers)
                 root = os.fstat(workspace_fd)
@@ -318,18 +318,18 @@ class Launcher:
         self,
         request: CommandRequest,
         stage: StageDirectories,
-        observed: Observed = NOBODY,
+        observed: Observed = UNOBSERVED,
     ) -> CommandEnd:
-        """Run the command in a stage opened for its plan, to its end and that of all it started.
+        """Run the command in a stage of its plan, until it and all its processes have ended.
 
-        Blocks. Over time or memory, or cancelled, it is killed and reported. Raises:
+        Blocks. Over its time or memory limit, or cancelled, it is killed and reported. Raises:
         SandboxUnavailableError, HostError; ValueError for a NUL, or a stage that was used.
         """
         if stage.is_used:
             raise ValueError("a stage runs one command")
         stage.is_used = True
-        # Too few descriptors, or a disk too full for what is kept of the output.
-        with contextlib.ExitStack() as held, host_error("a command cannot be listened to"):
+        # Fails on too few descriptors, or a disk too full for the spooled output.
+        with contextlib.ExitStack() as held, host_error("cannot follow a command"):
             user = (HOST_IDS_FIRST, HOST_IDS_FIRST) if os.geteuid() == 0 else None
             network = self._hold_network(request.plan, stage, observed, held)
             tally = None if network is None else network.begin()
@@ -355,7 +355,7 @@ class Launcher:
         if stage.session is not None:
             return stage.session.network
         if observed.network is None:
-            raise AssertionError("a command with a network, and nobody who decides for it")
+            raise AssertionError("a command with a network, but without network terms")
         wall = self._serve(stage.running, receive_served(stage.control, 3), observed.network)
         held.callback(wall.end)
         return wall
@@ -364,7 +364,7 @@ class Launcher:
         self, running: RunningLauncher, spaces: Sequence[int], terms: "NetworkTerms"
     ) -> "Wall":
         if self._outside is None:
-            raise AssertionError("a network, and no way out of it")
+            raise AssertionError("a network, but no egress")
         from paddock.network.wall import WallThread  # noqa: PLC0415 - few commands have one
 
         with self._lock:
@@ -373,7 +373,7 @@ class Launcher:
         return self._wall.hold(spaces, partial(running.listen, *spaces[:2]), terms)
 
     def open_session(self, plan: SandboxPlan, terms: "NetworkTerms | None") -> SharedSpace:
-        """Make what a session's commands share. Raises: HostError, SandboxUnavailableError."""
+        """Create a session's shared state. Raises: HostError, SandboxUnavailableError."""
         with self._lock:
             running = self._running_now()
         shared = open_space(running, plan)
@@ -419,7 +419,7 @@ class Launcher:
                 return
             old, self._spares = self._spares, []
             running.area.hold(*used.recipe.layers)
-            # Else the next command starts a launcher anew, and says what is wrong with it.
+            # On failure the next command starts a new launcher, and reports its problem.
             with contextlib.suppress(HostError):
                 fds = used.workspace_fd, used.git_fd
                 self._spares = [_make(running, used.recipe, *fds, used.session)]
@@ -428,7 +428,7 @@ class Launcher:
 
 
 def _encode(plan: SandboxPlan, git: GitLayer | None, area: str, layers: tuple[str, str]) -> bytes:
-    """Encode for the launcher. Raises: SandboxUnavailableError where no overlay can be."""
+    """Encode for the launcher. Raises: SandboxUnavailableError where no overlay is possible."""
     if plan.workspace == "/":
         raise SandboxUnavailableError(
             "the root directory cannot be a workspace for commands",
@@ -477,12 +477,12 @@ def _is_listened_in(places: tuple[str, ...]) -> bool:
 def _places(plan: SandboxPlan) -> tuple[Identity, ...]:
     found: list[Identity] = []
     paths = (*plan.readable, *plan.writable, *filter(None, [plan.caches]))
-    # Most stand in /etc itself: none was replaced while its own time is the same.
+    # Most are in /etc itself: none was replaced while the time of /etc is the same.
     for path in dict.fromkeys(_ETC if path.rpartition("/")[0] == _ETC else path for path in paths):
         try:
             look = os.stat(path)
         except OSError:
-            # Gone since the plan was made: the sandbox goes without.
+            # Removed since the plan was compiled: the sandbox does without it.
             found.append((0, 0))
         else:
             found.append((*_identity(look), look.st_mtime_ns if path == _ETC else 0))
@@ -500,7 +500,7 @@ def _make(
     git_fd: int,
     session: SharedSpace | None = None,
 ) -> StageDirectories:
-    """Ask for one sandbox, which takes over the hold of its hidden layers. Raises: HostError."""
+    """Request one sandbox, which takes over the use of its hidden layers. Raises: HostError."""
     name = f"stage-{secrets.token_hex(8)}"
     base = Base.decode(recipe.base)
     base.stage = os.fsencode(f"{running.area.path}/{name}")
@@ -510,11 +510,11 @@ def _make(
         base.session = os.fsencode(f"{running.area.path}/{session.name}")
         base.joins = int(bool(joined))
     with (
-        host_error("a sandbox cannot be asked for"),
+        host_error("cannot request a sandbox"),
         contextlib.ExitStack() as undo,
         contextlib.ExitStack() as sent,
     ):
-        undo.callback(running.area.let_go, *recipe.layers)
+        undo.callback(running.area.release, *recipe.layers)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         sent.enter_context(theirs)
         undo.callback(ours.close)
@@ -524,7 +524,7 @@ def _make(
         order = sent.enter_context(held_open(os.memfd_create("order", os.MFD_CLOEXEC)))
         os.write(order, base.encode())
         layers = [sent.enter_context(_open_layer(running, name)) for name in recipe.layers]
-        # In the order in which the launcher takes them; what there is not is not sent.
+        # In the order in which the launcher reads them; absent ones are not sent.
         fds = (theirs.fileno(), order, workspace, running.area.fd, layers[0], git, layers[1])
         running.make([*(fd for fd in fds if fd >= 0), *joined])
         undo.pop_all()

@@ -1,8 +1,8 @@
-"""The plan: policy, a chain of agents and facts of the host → what a command may do. Pure.
+"""Compile a plan from policy, a chain of agents and facts of the host. Pure.
 
-Readable are the directories that policy lists and the toolchains that were found, less what is
-closed. `[shell] read` replaces the system directories; toolchains come besides, because PATH is
-the operator's own word. The workspace is readable but for `hidden`, and stands in no list.
+Readable are the directories that policy lists and the toolchains that were found, without closed
+places. `[shell] read` replaces the system directories but not the toolchains, because PATH is the
+operator's choice. The workspace is readable except for `hidden`, and is not in these lists.
 """
 
 from enum import Enum
@@ -53,7 +53,7 @@ SECRET_PLACES: Final = (
     ".pki",
     ".ssh",
 )
-"""Below home: no toolchain is believed that lies in one of these, or holds one."""
+"""Below home: a toolchain that overlaps one of these is not trusted."""
 
 PLAIN_VARIABLES: Final = frozenset(
     {"CI", "COLORTERM", "COLUMNS", "LANG", "LANGUAGE", "LINES", "NO_COLOR", "TERM", "TZ"}
@@ -69,7 +69,7 @@ class CompiledPlan(Struct, frozen=True):
     left_out: tuple[LeftOut, ...]
     toolchains: tuple[str, ...]
     moved_last: tuple[str, ...] = ()
-    """Directories of PATH that stand behind others there, since commands can change them."""
+    """Directories of PATH that were moved to its end, because commands can change them."""
 
 
 def compile_plan(
@@ -79,23 +79,23 @@ def compile_plan(
     hidden: tuple[str, ...] = (),
 ) -> CompiledPlan:
     """Compile one agent's plan; `hidden`: from `hidden.NameIndex`. ConfigError: bad chain."""
-    making = _Making(facts)
-    shell = strictest_shell(policy, chain, making.readable, making.writable)
+    compiler = _PlanCompiler(facts)
+    shell = strictest_shell(policy, chain, compiler.readable, compiler.writable)
     network = line_network(policy, chain, None)
     writable = topmost(shell.write)
-    toolchains, names = making.toolchains()
-    downloads = making.downloads() if shell.caches else ()
+    toolchains, names = compiler.toolchains()
+    downloads = compiler.downloads() if shell.caches else ()
     readable = topmost(
         path for path in (*shell.read, *toolchains, *downloads) if not is_covered(path, writable)
     )
-    git_outside = making.git_outside(shell.git)
+    git_outside = compiler.git_outside(shell.git)
     reach = (*readable, *writable, facts.workspace)
-    on_path = [link for standing in facts.search_path for link in standing.links]
-    links = {link for link in (*making.used_links, *on_path) if not is_covered(link[0], reach)}
+    on_path = [link for place in facts.search_path for link in place.links]
+    links = {link for link in (*compiler.used_links, *on_path) if not is_covered(link[0], reach)}
     changeable = (*writable, facts.workspace, *facts.changeable)
     search_path, moved_last = _search_path(facts, reach, changeable)
     git_config, without = take_git(facts.git, reach, git_outside)
-    # Threat: an agent whose own profile names more than its parent has by default.
+    # Threat: an agent's profile names more memory than its parent has by default.
     most_mb = max(1, facts.memory_mb * 3 // 4)
     memory_mb = min(shell.limits.memory_mb or most_mb, most_mb)
     plan = SandboxPlan(
@@ -115,26 +115,26 @@ def compile_plan(
         caches=facts.caches if shell.caches else "",
         downloads=downloads,
         git_outside=git_outside,
-        unix_sockets=_has_sockets(shell.read, making.readable(SYSTEM_READ), writable, network),
+        unix_sockets=_has_sockets(shell.read, compiler.readable(SYSTEM_READ), writable, network),
     )
-    left_out = tuple(dict.fromkeys((*making.left_out, *without)))
+    left_out = tuple(dict.fromkeys((*compiler.left_out, *without)))
     return CompiledPlan(plan, left_out, names, moved_last)
 
 
 def _has_sockets(
     read: tuple[str, ...], system: tuple[str, ...], writable: tuple[str, ...], network: str
 ) -> bool:
-    """Decide whether sockets with a path may be made.
+    """Return True if a command may create Unix sockets.
 
-    A filter sees no path, and a read-only mount keeps nobody from connecting. In the layers of the
-    workspace the kernel finds only sockets that were made there (Linux 4.9).
-    Threat: a daemon of the host listens in a directory that policy opens, or by an abstract name.
+    A seccomp filter sees no path, and a read-only mount does not prevent a connection. Through an
+    overlay of the workspace the kernel finds only sockets created there (Linux 4.9).
+    Threat: a daemon of the host listens in a directory that policy opens, or on an abstract name.
     """
     return network != "host" and not writable and all(is_covered(path, system) for path in read)
 
 
 def contained(plan: SandboxPlan) -> SandboxPlan:
-    """Threat: a dry run whose writes outside the workspace stand, and whose requests are sent."""
+    """Threat: a dry run writes outside the workspace, or sends requests."""
     return replace(
         plan,
         readable=topmost((*plan.readable, *plan.writable)),
@@ -149,11 +149,11 @@ _UNBOUND: Final = {"hidden", "known_hosts"}
 
 @lru_cache(maxsize=8)
 def plan_digest(plan: SandboxPlan) -> str:
-    """Digest the plan as canonical JSON: what an approval is bound to.
+    """Digest the plan as canonical JSON; an approval is bound to it.
 
-    Without `hidden`, which only takes away and follows from policy and workspace: a new secret
-    makes no approval worthless, nor does a server that ssh comes to know. Without variables of a
-    terminal or a language: they grant nothing.
+    Leaves out `hidden`, which only restricts and follows from policy and workspace, and
+    `known_hosts`: a new secret or a new known host invalidates no approval. Leaves out variables of
+    terminal and language: they grant nothing.
     """
     environment = tuple(pair for pair in plan.environment if not _is_plain(pair[0]))
     described = plan_json(replace(plan, environment=environment))
@@ -199,41 +199,41 @@ def plan_json(plan: SandboxPlan) -> dict[str, Json]:
     }
 
 
-class _Making:
+class _PlanCompiler:
     def __init__(self, facts: HostFacts) -> None:
         self.facts = facts
-        self.by_asked = {standing.asked: standing for standing in facts.standing}
+        self.by_asked = {place.asked: place for place in facts.standing}
         self.left_out = list(facts.left_out)
         self.used_links: list[Link] = []
-        # The workspace is a hole as well: what it shows is less what is hidden.
+        # The workspace is a hole as well: it is mounted separately, without its hidden names.
         self.holes = (*(place.path for place in facts.closed), facts.workspace)
         self.changeable = (facts.workspace, *facts.changeable)
 
     def readable(self, asked: tuple[str, ...]) -> tuple[str, ...]:
         found: list[str] = []
-        for path in self._standing(asked):
+        for path in self._resolve(asked):
             if is_below(self.facts.home, path):
-                # Threat: keys, tokens and histories of every program the user has.
-                self.left_out.append(LeftOut(path, "it is, or holds, the home directory"))
+                # Threat: keys, tokens and histories of all of the user's programs.
+                self.left_out.append(LeftOut(path, "it is or contains the home directory"))
             else:
                 found += self._carve(path)
         return tuple(found)
 
     def writable(self, asked: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(path for path in self._standing(asked) if self._may_write(path))
+        return tuple(path for path in self._resolve(asked) if self._may_write(path))
 
     def _may_write(self, path: str) -> bool:
         facts = self.facts
         why = ""
         if is_below(facts.home, path):
-            why = "it is, or holds, the home directory"
+            why = "it is or contains the home directory"
         elif is_below(path, facts.workspace):
-            why = "it lies in the workspace, where each path is judged"
+            why = "it is in the workspace, where each path is judged"
         elif is_below(facts.workspace, path):
-            why = "it holds the workspace"
+            why = "it contains the workspace"
         for place in facts.closed:
             if overlaps(path, place.path):
-                why = why or f"it lies in, or holds, {place.what}"
+                why = why or f"it overlaps {place.what}"
         if why:
             self.left_out.append(LeftOut(path, why))
         return not why
@@ -271,26 +271,26 @@ class _Making:
         self.used_links += outside.links
         return outside
 
-    def _standing(self, asked: tuple[str, ...]) -> list[str]:
+    def _resolve(self, asked: tuple[str, ...]) -> list[str]:
         found: list[str] = []
         for path in asked:
-            standing = self.by_asked.get(at_home(path, self.facts.home))
-            if standing is not None and is_led_by(standing.links, self.changeable):
-                # Threat: a command exchanges a directory that it may write for a link to
-                # `~/.ssh`, and policy opens what stands below that name.
-                why = f"a link that commands can change leads to {standing.real}"
+            place = self.by_asked.get(at_home(path, self.facts.home))
+            if place is not None and is_led_by(place.links, self.changeable):
+                # Threat: a command replaces a directory that it may write by a symlink to
+                # `~/.ssh`, and policy opens that name.
+                why = f"a link that commands can change leads to {place.real}"
                 self.left_out.append(LeftOut(path, why))
-            elif standing is not None:
-                found.append(standing.real)
-                self.used_links += standing.links
+            elif place is not None:
+                found.append(place.real)
+                self.used_links += place.links
             elif path not in SYSTEM_PATHS:
-                self.left_out.append(LeftOut(path, "nothing stands there"))
+                self.left_out.append(LeftOut(path, "it does not exist"))
         return found
 
     def _carve(self, path: str) -> list[str]:
         for place in self.facts.closed:
             if is_below(path, place.path):
-                self.left_out.append(LeftOut(path, f"it lies in {place.what}"))
+                self.left_out.append(LeftOut(path, f"it is in {place.what}"))
         return self._carved(path)
 
     def _carved(self, place: str) -> list[str]:
@@ -300,8 +300,8 @@ class _Making:
             return [place]
         listing = next((each for each in self.facts.listings if each.directory == place), None)
         if listing is None:
-            # Threat: what is not known cannot be cut out, so nothing of it is shown.
-            why = "it holds a place that is closed, or the workspace, and was not listed"
+            # Threat: a hole in an unlisted directory cannot be cut out, so none of it is shown.
+            why = "it contains a closed place or the workspace, and could not be listed"
             self.left_out.append(LeftOut(place, why))
             return []
         self.used_links += listing.links
@@ -311,10 +311,10 @@ class _Making:
     def _distrust(self, paths: tuple[str, ...]) -> str:
         home = self.facts.home
         if any(is_below(home, path) for path in paths):
-            return "a toolchain that is, or holds, the home directory"
+            return "a toolchain that is or contains the home directory"
         secrets = [f"{home.rstrip('/')}/{name}" for name in SECRET_PLACES]
         is_around = any(overlaps(path, secret) for path in paths for secret in secrets)
-        return "a toolchain in, or around, a secret place" if is_around else ""
+        return "a toolchain that overlaps a secret place" if is_around else ""
 
 
 def at_home(path: str, home: str) -> str:
@@ -349,7 +349,7 @@ def _search_path(
     """Threat: a planted `.venv/bin/git`: what a command can change comes last in PATH."""
     found = [each for each in facts.search_path if ":" not in each.asked]
     readable = [each for each in found if is_covered(each.real, reach)]
-    # Threat: `.venv/bin` links to `/usr/bin` now, and is a directory soon; so with `a/../bin`.
+    # Threat: `.venv/bin` links to `/usr/bin` now, and later is a directory; also `a/../bin`.
     fickle = {
         each.asked
         for each in readable
@@ -370,35 +370,35 @@ SH: Final = "/bin/sh"
 def find_interpreter(plan: SandboxPlan) -> str:
     resolver = Resolver()
     for path in _BASH:
-        standing = resolver.find(path)
-        if standing is not None and is_covered(standing.real, plan.readable):
+        place = resolver.find(path)
+        if place is not None and is_covered(place.real, plan.readable):
             return path
     return SH
 
 
 # Pure.
 #
-# A name is closed to reading unless this agent could view it without being asked: what
-# is secret, what its permissions leave out, what a profile denies or asks about. A
-# command cannot stop in the middle to ask, and unknown is no.
+# A name is closed to reading unless this agent may view it without a question: secrets, names
+# outside its permissions, and names that a profile denies or asks about are closed. A command
+# cannot stop midway for an approval.
 
 _NAMES_KEPT: Final = 65_536
 _ANY_NAME: Final = "a"
 WRITES: Final = ("create", "delete", "link", "mode")
-"""What a command can do to a file that it may open for writing, as a policy names it."""
+"""The policy operations that a command can do to a file it may open for writing."""
 
 
 class Closing(Enum):
     OPEN = "open"
     CLOSED = "closed"
-    """This name; what is below it is asked about too."""
+    """This name; names below it are judged too."""
     SEALED = "sealed"
-    """This name and all that is or ever will be below it."""
+    """This name and all names below it, now and later."""
 
 
 class NameJudge(Protocol):
     def judge(self, path: str, is_directory: bool) -> Closing:
-        """`path` is workspace-relative, as the disk gave it."""
+        """`path` is workspace-relative, as read from disk."""
         ...
 
 
@@ -406,8 +406,8 @@ class ReadJudge:
     def __init__(self, policy: Policy, chain: AgentChain) -> None:
         self._guards = policy.guards
         patterns = [pattern for layer in self._guards.secret for pattern in layer.patterns]
-        # Nothing sealed is entered, so where no pattern has a slash the name alone decides,
-        # and most names of a tree repeat.
+        # Sealed directories are not entered, so without a slash in any pattern the last name
+        # decides alone; most names of a tree repeat, so caching by name pays.
         self._is_by_name = all(pattern.glob.anywhere for pattern in patterns)
         self._is_secret = lru_cache(maxsize=_NAMES_KEPT)(self._matches)
         compiled = map(compile_permissions, chain)
@@ -433,10 +433,10 @@ class ReadJudge:
 
 
 class WriteJudge:
-    """Closed to writing by a command, for a backend that cannot judge changes afterwards.
+    """Judge of write access, for a backend that cannot judge changes afterwards.
 
     Open only if creating, deleting, linking and changing the mode are all allowed outright: the
-    kernel's rights tell them apart too coarsely.
+    kernel's rights are too coarse to distinguish them.
     """
 
     def __init__(self, policy: Policy, chain: AgentChain) -> None:
@@ -449,15 +449,15 @@ class WriteJudge:
         if self._read.judge(path, is_directory) is Closing.SEALED:
             return Closing.SEALED
         if self._guards.is_above_own(path):
-            # Threat: a right for it would reach own files that are yet to be made in it.
+            # Threat: a right for it would cover Paddock's own files created in it later.
             return Closing.CLOSED
-        # The plane's other directories stay as they are, and agents work in them.
+        # Agents may work in the plane's other directories, but not replace them.
         asked = f"{path}/{_ANY_NAME}" if self._guards.is_own_directory(path) else path
         if self._guards.denials(asked, is_write=True, writer=Writer.COMMAND):
             return Closing.SEALED
         if not self._may_change(path):
             return Closing.CLOSED
-        # A right for a directory reaches names that are yet to be made in it.
+        # A right for a directory covers names created in it later.
         if is_directory and not self._may_change(f"{path}/{_ANY_NAME}"):
             return Closing.CLOSED
         return Closing.OPEN
@@ -472,7 +472,7 @@ class WriteJudge:
 class _Profiles:
     def __init__(self, policy: Policy, chain: AgentChain, operations: tuple[str, ...]) -> None:
         self._judge = judge_for(policy, chain)
-        # Where no rule tells paths apart, the answer is the same for all.
+        # Where no rule names paths, the answer is the same for all.
         self._by_path = tuple(each for each in operations if _names_paths(policy, chain, each))
         general = [each for each in operations if each not in self._by_path]
         self._general = bool(self._judge.profiles()) and all(
@@ -490,8 +490,8 @@ class _Profiles:
 def _is_outside(permissions: AgentPermissions, path: str, is_directory: bool) -> bool:
     if not is_directory:
         return bool(permissions.denials(Action("file", "view", path)))
-    # A search of a directory is refused where nothing below it may be read; a list that
-    # names the directory itself (`src/`) says so only of what is in it.
+    # A directory is outside if neither it may be searched nor an entry in it viewed: a pattern
+    # such as `src/` covers only the entries in it.
     inside = Action("file", "view", f"{path}/{_ANY_NAME}")
     return bool(permissions.denials(Action("search", "grep", path))) and bool(
         permissions.denials(inside)

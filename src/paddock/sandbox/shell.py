@@ -1,9 +1,9 @@
-"""The shell of one agent: a line is planned, carried out by the backend that works here, and told.
+"""Run one agent's shell lines: plan each line, run it with the backend that works, report.
 
-prepare  the plan of this very line, and who will hold it; nothing runs
-run      in a stage: run, judged, committed as one set of changes;
-         under Landlock, or held by nobody: run on the workspace itself
-stage    run and held back, for somebody to be asked about what it changed; then `commit`
+prepare  plan the line and choose its backend; nothing runs
+run      with the stage backend: run, judge, and commit as one set of changes;
+         with Landlock, or unconfined: run on the workspace itself
+stage    run and hold the changes for an approval; then `commit`
 """
 
 import os
@@ -27,13 +27,13 @@ from paddock.policy.settings import covers
 from paddock.sandbox.backends import Attempt, Backends, attempt_here
 from paddock.sandbox.canary import STAGE, gaps_over
 from paddock.sandbox.changes.commit import CommitPlace
-from paddock.sandbox.changes.differences import CommandGround
-from paddock.sandbox.changes.judgement import Bench
+from paddock.sandbox.changes.differences import CommandBaseline
+from paddock.sandbox.changes.judgement import JudgeContext
 from paddock.sandbox.changes.selection import Settled
-from paddock.sandbox.connections import NetworkGround
+from paddock.sandbox.connections import NetworkServices
 from paddock.sandbox.conversation import Observed
 from paddock.sandbox.git.tracked import find_known_indexes
-from paddock.sandbox.git_layer import GitRoom, TrackedView
+from paddock.sandbox.git_layer import GitDirectoryOpener, TrackedView
 from paddock.sandbox.hidden import Moments, NameIndex
 from paddock.sandbox.host.host_facts import HostFacts, directories_above
 from paddock.sandbox.inside.protocol import ENDED_IN
@@ -53,14 +53,14 @@ from paddock.sandbox.sessions.process import LiveView, Process
 from paddock.sandbox.sessions.sessions import PROGRAM, SessionPorts, Sessions
 from paddock.sandbox.sessions.shared_state import PREAMBLE_CHARS_MAX, SharedSpace
 from paddock.sandbox.staged import (
-    FenceWords,
     HeldCommand,
+    PolicyExplainer,
     Ran,
     StagedCommand,
+    build_outcome,
     host_failures,
     request_of,
-    tell,
-    with_kept,
+    with_committed,
 )
 from paddock.sandbox.staging_area import Caches, lay_over
 from paddock.sandbox.streams import Spooling, Streams
@@ -88,19 +88,19 @@ from paddock.values.decisions import Action, AgentChain
 if TYPE_CHECKING:
     from paddock.network.decisions import NetworkTerms, Witness
 
-_SAYS_WHERE: Final = f"trap 'command pwd -P >|{os.fsdecode(ENDED_IN)} 2>/dev/null' EXIT\n"
-"""Before a line of shell: when that shell ends, it leaves behind where."""
-_LOOKS_MAX: Final = 3
+_RECORD_DIRECTORY: Final = f"trap 'command pwd -P >|{os.fsdecode(ENDED_IN)} 2>/dev/null' EXIT\n"
+"""Put before a shell line: records the working directory when the shell ends."""
+_ATTEMPTS_MAX: Final = 3
 _BACKGROUND_S: Final = 86_400.0
-"""So long a command goes on in the background that nobody ends."""
+"""The time limit of a command in the background."""
 _NOT_KEPT: Final = (
-    "the session is as it was before this command: its shell left no state behind, as one does "
-    "that is replaced (exec) or that sets a trap on EXIT of its own, or left functions and "
-    f"variables of more than {PREAMBLE_CHARS_MAX} characters, or functions that are not UTF-8"
+    "the session is as it was before this command: its shell saved no state, because it was "
+    "replaced (exec) or set another EXIT trap, or its functions and variables have more than "
+    f"{PREAMBLE_CHARS_MAX} characters, or its functions are not UTF-8"
 )
 
 
-class SandboxGround(Struct, frozen=True):
+class ShellContext(Struct, frozen=True):
     chain: AgentChain
     place: CommitPlace
     facts: Callable[[], HostFacts]
@@ -108,26 +108,26 @@ class SandboxGround(Struct, frozen=True):
     progress: Progress | None = None
     on_directory: Callable[[str], None] | None = None
     attempt: Attempt | None = None
-    network: NetworkGround | None = None
-    """For commands that policy lets connect; None: they cannot."""
+    network: NetworkServices | None = None
+    """Network access of commands that policy lets connect; None: no network."""
 
 
 class SandboxShell:
-    def __init__(self, ground: SandboxGround) -> None:
-        self._ground = ground
+    def __init__(self, context: ShellContext) -> None:
+        self._context = context
         self._launcher = Launcher(
-            ground.staging, None if ground.network is None else ground.network.egress
+            context.staging, None if context.network is None else context.network.egress
         )
-        self._backends = Backends(ground.attempt or attempt_here(self._launcher, ground.staging))
+        self._backends = Backends(context.attempt or attempt_here(self._launcher, context.staging))
         self._plan: SandboxPlan | None = None
         self._lock = threading.Lock()
-        policy, chain = ground.place.policy, ground.chain
+        policy, chain = context.place.policy, context.chain
         self._read_index = NameIndex(ReadJudge(policy, chain))
         self._write_index = NameIndex(WriteJudge(policy, chain))
-        self._moments = Late(lambda: Moments(ground.staging))
+        self._moments = Late(lambda: Moments(context.staging))
         self._tracked = TrackedView()
-        self._git = GitRoom(self._read_index.judge)
-        self._fence = FenceWords(policy)
+        self._git = GitDirectoryOpener(self._read_index.judge)
+        self._explainer = PolicyExplainer(policy)
         ports = SessionPorts(self._share, self._run_in_stage, self._spooling, self._conclude)
         self.sessions = Sessions(ports)
 
@@ -138,14 +138,14 @@ class SandboxShell:
             self._moments.made.close()
 
     def prepare(self, line: ShellLine) -> PreparedLine:
-        """Plan one line; nothing runs but what finds out which backend works here.
+        """Plan one line; runs nothing but the backend checks.
 
-        A dry run has no host network and writes nowhere outside. Raises: SandboxUnavailableError
-        without a backend that is required, or without a stage for a dry run or `commit = "none"`;
+        A dry run has no host network and cannot write outside. Raises: SandboxUnavailableError
+        without a required backend, or without a stage for a dry run or `commit = "none"`;
         InvalidArgumentsError for a variable that no call may set; ConfigError.
         """
         self._require_named(line)
-        # In a session nobody can tell whose connection one is: no rule for single commands counts.
+        # A connection of a session belongs to no single command: rules for commands do not apply.
         plan = self._plan_of(None if line.session else line.text)
         with host_failures():
             enforced = self._backends.choose(plan.enforcement)
@@ -155,39 +155,39 @@ class SandboxShell:
                 what = "a dry run" if line.is_dry_run else what
                 raise SandboxUnavailableError(
                     f"{what} needs the backend 'stage', which does not work on this host",
-                    hint="paddock doctor says why, and what to do",
+                    hint="run paddock doctor for cause and remedy",
                 )
-            # Nothing is mounted there: caches would lie where tools look, among the user's.
+            # Without mounts the tools would use the user's own cache directories.
             plan = replace(plan, caches="")
         else:
-            gaps = gaps_over(self._ground.place.workspace.root_fd)
+            gaps = gaps_over(self._context.place.workspace.root_fd)
             enforced = replace(enforced, gaps=(*enforced.gaps, *gaps))
         if plan.commit == "none":
             plan = replace(contained(plan), network=plan.network)
         plan = contained(plan) if line.is_dry_run else plan
         is_open = plan.network == "host" and not names_line(
-            self._ground.place.policy, self._ground.chain, Action("shell", "run", line.text)
+            self._context.place.policy, self._context.chain, Action("shell", "run", line.text)
         )
         interpreter = find_interpreter(plan)
         if line.session and interpreter == SH:
             raise SandboxUnavailableError(
-                "a session needs bash, which no command finds here",
-                hint="call without a session, or have bash installed",
+                "a session needs bash, which commands cannot find here",
+                hint="call without a session, or install bash",
             )
         return PreparedLine(line, plan, enforced, interpreter, plan_digest(plan), is_open)
 
     def asks_about_diff(self, prepared: PreparedLine) -> bool:
-        # Threat: what a command does outside the workspace is in no diff, and done before anybody
-        # is asked: there the question is about the command.
+        # Threat: effects outside the workspace happen before the question, and are in no diff:
+        # then the command itself needs the approval.
         plan = prepared.plan
-        approve = shell_for(self._ground.place.policy, self._ground.chain).approve
+        approve = shell_for(self._context.place.policy, self._context.chain).approve
         is_contained = plan.network != "host" and not plan.writable
         lands = prepared.enforced.backend == STAGE and plan.commit != "none"
         return approve == "diff" and lands and is_contained
 
     def keep(self, content: bytes) -> str:
         """Keep a long text; return its digest. Raises: StorageFullError, HostError."""
-        return self._ground.place.history.keep_for_ledger(content)
+        return self._context.place.history.keep_for_ledger(content)
 
     def run(self, prepared: PreparedLine, watch: CommandWatch = UNWATCHED) -> ShellOutcome:
         observed = self._observed(prepared, watch)
@@ -196,34 +196,34 @@ class SandboxShell:
         command, streams, notes = self._run_staged(prepared, observed)
         if command.end.ending is Ending.CANCELLED:
             with closing(command), host_failures():
-                return self._told(prepared, command, streams)
+                return self._outcome_of(prepared, command, streams)
         outcome = self._conclude(prepared, command, streams)
         return replace(outcome, notes=(*outcome.notes, *notes))
 
     def _conclude(
         self, prepared: PreparedLine, command: StagedCommand, streams: Streams
     ) -> ShellOutcome:
-        """Bring in what policy allows of what it changed, and let go of the command."""
+        """Commit the changes that policy allows, or hold them, and release the command."""
         with ExitStack() as held:
             held.callback(command.close)
             with host_failures():
-                outcome = self._told(prepared, command, streams)
+                outcome = self._outcome_of(prepared, command, streams)
                 if prepared.line.is_dry_run:
                     shown, refused = command.show(command.settle(grants_asks=False))
                     outcome = replace(outcome, diff=shown.text, refused=refused)
-                    return self._fence.added(outcome, prepared, command.end)
+                    return self._explainer.amend(outcome, prepared, command.end)
                 if prepared.plan.commit == "none":
                     outcome = replace(outcome, discarded=command.count)
-                    return self._fence.added(outcome, prepared, command.end)
+                    return self._explainer.amend(outcome, prepared, command.end)
                 settled = command.settle(grants_asks=False)
                 why = self._find_wait(prepared, command, settled)
                 if why:
-                    kept = HeldCommand(prepared, command, outcome, self._fence)
+                    kept = HeldCommand(prepared, command, outcome, self._explainer)
                     count = sum(each.lands for each in settled)
                     held.pop_all()
                     return replace(outcome, waiting=WaitingChanges(kept, count, why))
-            outcome = with_kept(outcome, command.commit(settled))
-            return self._fence.added(outcome, prepared, command.end)
+            outcome = with_committed(outcome, command.commit(settled))
+            return self._explainer.amend(outcome, prepared, command.end)
 
     def _find_wait(
         self, prepared: PreparedLine, command: StagedCommand, settled: tuple[Settled, ...]
@@ -231,9 +231,9 @@ class SandboxShell:
         if not prepared.is_confined or not any(each.lands for each in settled):
             return ""
         if self.asks_about_diff(prepared):
-            return 'what a command changes is shown to a person ([shell] approve = "diff")'
-        policy = self._ground.place.policy
-        most = shell_for(policy, self._ground.chain).confine_max
+            return 'a person has to approve the changes of a command ([shell] approve = "diff")'
+        policy = self._context.place.policy
+        most = shell_for(policy, self._context.chain).confine_max
         return command.find_excess(settled, most)
 
     def stage(self, prepared: PreparedLine, watch: CommandWatch = UNWATCHED) -> HeldCommand:
@@ -241,38 +241,39 @@ class SandboxShell:
         command, streams, _ = self._run_staged(prepared, observed)
         try:
             with host_failures():
-                told = self._told(prepared, command, streams)
-                return HeldCommand(prepared, command, told, self._fence)
+                outcome = self._outcome_of(prepared, command, streams)
+                return HeldCommand(prepared, command, outcome, self._explainer)
         except BaseException:
             command.close()
             raise
 
     def _require_named(self, line: ShellLine) -> None:
-        """Threat: a variable that changes what an allowed command's names run."""
+        """Threat: a variable that changes which programs an allowed command runs."""
         if line.session == PROGRAM:
-            return  # They are the program's own, and judged with its line.
+            return  # The program set them; they are judged with its line.
         patterns = ()
         if line.env:
-            patterns = shell_for(self._ground.place.policy, self._ground.chain).env
+            patterns = shell_for(self._context.place.policy, self._context.chain).env
         for name, _ in line.env:
             if not any(covers(pattern, name) for pattern in patterns):
                 raise InvalidArgumentsError(
-                    f"env: policy lets no call set the variable {quote(name)}",
+                    f"env: policy does not let calls set the variable {quote(name)}",
                     where="env",
-                    hint='a person allows names in paddock.toml: [shell] env = ["NAME"]',
+                    hint='the user can allow names in paddock.toml: [shell] env = ["NAME"]',
                 )
 
-    def _told(
+    def _outcome_of(
         self, prepared: PreparedLine, command: StagedCommand, streams: Streams
     ) -> ShellOutcome:
         shown = command.shown
-        outcome = tell(prepared, command.end, streams, self._fence.notes(prepared, shown))
+        notes = self._explainer.notes(prepared, shown)
+        outcome = build_outcome(prepared, command.end, streams, notes)
         return replace(outcome, shown_from_git=shown.differing)
 
     def _observed(self, prepared: PreparedLine, watch: CommandWatch) -> Observed:
         has_own = prepared.plan.network == "policy" and not prepared.line.session
         return Observed(
-            progress=self._ground.progress,
+            progress=self._context.progress,
             cancel=watch.cancel,
             on_output=watch.on_output,
             network=self._terms(prepared.line.text, watch.network) if has_own else None,
@@ -280,17 +281,17 @@ class SandboxShell:
         )
 
     def _terms(self, line: str | None, witness: "Witness | None") -> "NetworkTerms | None":
-        ground = self._ground
-        if ground.network is None or witness is None:
+        context = self._context
+        if context.network is None or witness is None:
             return None
-        return ground.network.terms(ground.place.policy, ground.chain, line, witness)
+        return context.network.terms(context.place.policy, context.chain, line, witness)
 
     def _share(self, prepared: PreparedLine, witness: "Witness | None") -> SharedSpace:
         terms = self._terms(None, witness) if prepared.plan.network == "policy" else None
         return self._launcher.open_session(prepared.plan, terms)
 
     def start(self, prepared: PreparedLine, watch: CommandWatch = UNWATCHED) -> Process:
-        """Start a line that goes on running, in its session. Raises: as `run`."""
+        """Start a line that keeps running, in its session. Raises: as `run`."""
         observed = Observed(on_output=watch.on_output, witness=watch.network)
         request = replace(request_of(prepared), timeout_s=_BACKGROUND_S)
         with host_failures():
@@ -299,7 +300,7 @@ class SandboxShell:
     def _run_staged(
         self, prepared: PreparedLine, observed: Observed
     ) -> tuple[StagedCommand, Streams, tuple[str, ...]]:
-        """Run it; return besides what is to be noted of its session."""
+        """Run the line; return also the notes about its session."""
         request = request_of(prepared)
         if not prepared.line.session:
             return *self._run_spooled(prepared, request, observed, None), ()
@@ -317,38 +318,38 @@ class SandboxShell:
         observed: Observed,
         space: SharedSpace | None,
     ) -> tuple[StagedCommand, Streams]:
-        ground = self._ground
+        context = self._context
         with host_failures(), closing(self._spooling()) as spooling:
             observed = replace(observed, spools=spooling.spools)
-            if ground.on_directory is not None:
+            if context.on_directory is not None:
                 *start, line = request.argv[:3]
-                argv = (*start, _SAYS_WHERE + line, *request.argv[3:])
+                argv = (*start, _RECORD_DIRECTORY + line, *request.argv[3:])
                 request = replace(request, argv=argv)
             command = self._run_in_stage(request, observed, space)
             try:
-                if ground.on_directory is not None:
-                    ground.on_directory(command.end.directory)
+                if context.on_directory is not None:
+                    context.on_directory(command.end.directory)
                 return command, spooling.streams(command.end)
             except BaseException:
                 command.close()
                 raise
 
     def _spooling(self) -> Spooling:
-        return Spooling(self._ground.staging, self._ground.place.history)
+        return Spooling(self._context.staging, self._context.place.history)
 
     def _run_in_place(self, prepared: PreparedLine, observed: Observed) -> ShellOutcome:
-        ground = self._ground
+        context = self._context
         with host_failures(), closing(self._spooling()) as spooling:
             observed = replace(observed, spools=spooling.spools)
-            fd, enforced, closed = ground.place.workspace.root_fd, prepared.enforced, None
+            fd, enforced, closed = context.place.workspace.root_fd, prepared.enforced, None
             if enforced.backend == LANDLOCK:
                 enforced = enforced_by_landlock(prepared.plan)
                 closed = self._read_index, self._write_index
             end = run_in_place(request_of(prepared), fd, closed, observed)
             streams = spooling.streams(end)
-            outcome = tell(prepared, end, streams, self._fence.notes(prepared))
+            outcome = build_outcome(prepared, end, streams, self._explainer.notes(prepared))
         outcome = replace(outcome, is_staged=False, enforced=enforced)
-        return self._fence.added(outcome, prepared, end)
+        return self._explainer.amend(outcome, prepared, end)
 
     def _run_in_stage(
         self,
@@ -357,14 +358,14 @@ class SandboxShell:
         space: SharedSpace | None = None,
         on_opened: Callable[[LiveView], None] | None = None,
     ) -> StagedCommand:
-        """Run one command in a stage of its own, and find what it changed.
+        """Run one command in a separate stage, and find its changes.
 
-        From its start on, others' changes are somebody else's, but for those that the view that
-        `on_opened` gets knows. Raises: SandboxUnavailableError, HostError.
+        Other changes to the workspace since the start are conflicts, except those known to the view
+        that `on_opened` gets. Raises: SandboxUnavailableError, HostError.
         """
         caches = request.plan.caches
         with Caches(Path(caches).parent).in_use() if caches else nullcontext():
-            for _ in range(_LOOKS_MAX):
+            for _ in range(_ATTEMPTS_MAX):
                 command = self._run_once(request, observed, space, on_opened)
                 if command is not None:
                     return command
@@ -377,8 +378,8 @@ class SandboxShell:
         space: SharedSpace | None,
         on_opened: Callable[[LiveView], None] | None,
     ) -> StagedCommand | None:
-        """None where it was not started: what it was to be shown has changed."""
-        place, launcher = self._ground.place, self._launcher
+        """Return None if it was not started because the files to show have changed."""
+        place, launcher = self._context.place, self._launcher
         root_fd = place.workspace.root_fd
         survey = self._read_index.survey(root_fd)
         self.sessions.hide(survey.closed)
@@ -392,23 +393,24 @@ class SandboxShell:
                 closed, directories = closed | git.closed, {**directories, **git.directories}
             view = self._tracked.look(launcher, plan, root_fd, git)
             layer = None if git is None else git.layer
-            with host_error("the directories of a workspace cannot be looked at"):
+            with host_error("cannot inspect the directories of a workspace"):
                 names, laid = lay_over(request.laid, survey.closed, root_fd)
             over = replace(plan, hidden=(*plan.hidden, *names)) if names else plan
             stage = launcher.open_stage(over, root_fd, (*view.files.values(), *laid), layer, space)
             undo.callback(stage.close)
-            with host_error("no place for commands", str(self._ground.staging)):
+            with host_error("cannot use the staging area", str(self._context.staging)):
                 started_ns = self._moments.get().now(root_fd)
             if not view.tracked.is_current():
                 return None
-            ground = CommandGround(started_ns, closed, directories, view.files)
-            bench = self._bench_of(plan, survey.closed, view.files)
+            baseline = CommandBaseline(started_ns, closed, directories, view.files)
+            judging = self._judge_context(plan, survey.closed, view.files)
             indexes = find_known_indexes(root_fd, survey.directories)
             if git is not None:
                 indexes |= git.known_index()
             for each in indexes.values():
                 undo.callback(each.close)
-            ran = Ran(request, ground, RUNNING, bench, stage, git, indexes, self.sessions.changed)
+            changed = self.sessions.changed
+            ran = Ran(request, baseline, RUNNING, judging, stage, git, indexes, changed)
             live = None
             if on_opened is not None:
                 is_closed = partial(self._is_closed, closed | view.files.keys())
@@ -419,21 +421,21 @@ class SandboxShell:
             except ConfinementError:
                 if not stage.was_ready:
                     raise
-                # It was being made while something went that it needs, as caches that are cleared.
+                # A directory that it needs was removed during its creation, such as cleared caches.
                 return None
             if live is not None:
                 live.drop_applied()
-                ran = replace(ran, ground=live.ground(ground))
+                ran = replace(ran, ground=live.ground(baseline))
             command = StagedCommand(place, replace(ran, end=end))
             undo.pop_all()
             return command
 
-    def _bench_of(
+    def _judge_context(
         self, plan: SandboxPlan, unseen: tuple[str, ...], files: Mapping[str, ShownFile]
-    ) -> Bench:
-        return Bench(
-            self._ground.place.policy,
-            self._ground.chain,
+    ) -> JudgeContext:
+        return JudgeContext(
+            self._context.place.policy,
+            self._context.chain,
             plan.git,
             plan.workspace,
             readable=(*plan.readable, *plan.writable),
@@ -452,12 +454,13 @@ class SandboxShell:
         )
 
     def _plan_of(self, line: str | None) -> SandboxPlan:
-        """Of all that is in a plan, a line decides the network alone."""
-        policy, chain, ground = self._ground.place.policy, self._ground.chain, self._ground.network
+        """Return the plan for a line, which decides only the network."""
+        context = self._context
+        policy, chain, services = context.place.policy, context.chain, context.network
         with self._lock:
             if self._plan is None:
-                self._plan = compile_plan(policy, chain, self._ground.facts()).plan
+                self._plan = compile_plan(policy, chain, context.facts()).plan
             network = line_network(policy, chain, line)
-            if network == "policy" and ground is not None:
-                return ground.placed(self._plan, policy, chain, line)
+            if network == "policy" and services is not None:
+                return services.placed(self._plan, policy, chain, line)
             return replace(self._plan, network="loopback" if network == "policy" else network)

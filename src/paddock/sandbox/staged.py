@@ -1,4 +1,4 @@
-"""A command that has run, until what it changed lands or is let go, and what is told of it."""
+"""Hold a finished command until its changes land or are discarded; describe its result."""
 
 import os
 import re
@@ -30,12 +30,12 @@ from paddock.sandbox.changes.commit import (
     phases_of,
 )
 from paddock.sandbox.changes.differences import (
+    CommandBaseline,
     CommandDifferences,
-    CommandGround,
     OpenLayers,
     find_differences,
 )
-from paddock.sandbox.changes.judgement import Bench
+from paddock.sandbox.changes.judgement import JudgeContext
 from paddock.sandbox.changes.pending import ShownDiff, park_set, show_settled
 from paddock.sandbox.changes.selection import (
     Settled,
@@ -72,14 +72,14 @@ _NAMED: Final = 50
 
 _CPU_EXIT: Final = 128 + 24
 _FILE_EXIT: Final = 128 + 25
-"""SIGXCPU and SIGXFSZ, the same numbers on every machine we know (signal(7))."""
+"""SIGXCPU and SIGXFSZ, the same numbers on every known architecture (signal(7))."""
 _NO_PROCESS: Final = ("can't start new thread", "unable to create native thread")
 _AGAIN: Final = ("resource temporarily unavailable", "eagain")
 _STARTS: Final = ("fork", "clone", "spawn", "thread", "process")
 _TOO_LARGE: Final = ("file too large", "efbig", "file size limit exceeded")
 _FULL: Final = ("no space left on device", "enospc")
 _NOT_LINKED: Final = "hardlink different from source"
-"""What git says where the name that it has just linked is another file (builtin/clone.c)."""
+"""Git's error where the name that it has just linked is another file (builtin/clone.c)."""
 _CLONE_COPIES: Final = (
     "in a sandbox a hard link to a file of the workspace is a copy: use git clone --no-hardlinks"
 )
@@ -93,12 +93,12 @@ _NO_TRACING: Final = (
 )
 
 _UNSIGNED: Final = (
-    "commits and tags made in a sandbox are not signed, although this repository's are outside: the"
-    " key stays there"
+    "commits and tags made in a sandbox are not signed, although this repository signs them: the"
+    " signing key stays outside"
 )
 
 
-def tell(
+def build_outcome(
     prepared: PreparedLine, end: CommandEnd, streams: Streams, notes: Iterable[str] = ()
 ) -> ShellOutcome:
     stdout, stderr = streams
@@ -108,7 +108,7 @@ def tell(
         hints.append(f"{end.survivors} background processes were ended with the command")
     if _NOT_LINKED in stderr.text:
         hints.append(_CLONE_COPIES)
-    if any(said in stderr.text for said in _UNTRACED):
+    if any(text in stderr.text for text in _UNTRACED):
         hints.append(_NO_TRACING)
     if end.exit_code:
         hints += dict.fromkeys(_limits_met(stderr.text, prepared.plan.limits))
@@ -126,10 +126,10 @@ def tell(
     )
 
 
-def with_kept(outcome: ShellOutcome, kept: Committed) -> ShellOutcome:
-    if kept.conflict:
-        return replace(outcome, refused=kept.refused, conflict=kept.conflict)
-    landed = [each for each in kept.settled if each.lands]
+def with_committed(outcome: ShellOutcome, committed: Committed) -> ShellOutcome:
+    if committed.conflict:
+        return replace(outcome, refused=committed.refused, conflict=committed.conflict)
+    landed = [each for each in committed.settled if each.lands]
     warnings = dict.fromkeys(
         Warned(text, each.judgement.warned_by)
         for each in landed
@@ -137,25 +137,25 @@ def with_kept(outcome: ShellOutcome, kept: Committed) -> ShellOutcome:
     )
     return replace(
         outcome,
-        changed=kept.changed,
+        changed=committed.changed,
         bytes_written=written_bytes(landed),
-        refused=kept.refused,
+        refused=committed.refused,
         warnings=tuple(warnings),
-        notes=(*outcome.notes, *kept.notes),
+        notes=(*outcome.notes, *committed.notes),
     )
 
 
 def _limits_met(text: str, limits: ShellLimits) -> Iterator[str]:
     lines = text.lower().splitlines()
     tried = [line for line in lines if any(word in line for word in _STARTS)]
-    for said, where, met in (
+    for words, where, limit in (
         (_NO_PROCESS, lines, f"{limits.processes} processes and threads at once"),
         (_AGAIN, tried, f"{limits.processes} processes and threads at once"),
         (_TOO_LARGE, lines, f"{limits.file_mb} MB in one file"),
         (_FULL, lines, f"{limits.memory_mb // 2} MB in its private directories"),
     ):
-        if any(word in line for line in where for word in said):
-            yield f"a command may have at most {met}: [shell] limits"
+        if any(word in line for line in where for word in words):
+            yield f"a command may have at most {limit}: [shell] limits"
 
 
 def question_heading(
@@ -164,11 +164,11 @@ def question_heading(
     rows: list[str] = []
     last = _last_words(end, prepared)
     if last:
-        rows.append(f"[{last}: what it changed may be half done]")
+        rows.append(f"[{last}: its changes may be incomplete]")
     elif end.exit_code != 0:
         rows.append(f"[Command ended with exit code {end.exit_code}]")
     if refused:
-        rows.append(f"[changes refused, whatever is answered: {len(refused)}]")
+        rows.append(f"[changes refused regardless of the answer: {len(refused)}]")
         rows += [f"  {show_name(each.path)}: {show_name(each.rule)}" for each in refused[:_NAMED]]
         more = len(refused) - _NAMED
         rows += [f"  [and {more} more]"] if more > 0 else []
@@ -198,16 +198,16 @@ def with_line(stream: Stream, line: str) -> Stream:
     return replace(stream, text=f"{text}{before}{line}")
 
 
-# An agent that reads "Permission denied" tries another way, and another. So a failure that
-# policy caused says so: what was refused and by which rule, that it is meant, and how a person
-# changes it. The same cause is explained once a session; after that one word names it.
+# A model that reads "Permission denied" keeps trying other ways. So a failure caused by policy
+# names the refused action and the rule, says that it is intended, and how a person can change it.
+# Each cause is explained once a session, later only named.
 #
-# What is said is what was seen: refused changes, a count that the kernel keeps of packets
-# without a way, and names that policy hides. Threat: a command that prints such a name, to
-# learn whether it stands there. Policy alone is asked, which says the same of names that do not.
+# The evidence: refused changes, the kernel's count of unroutable packets, and hidden names in the
+# error output. Threat: a command prints such a name to learn whether the file exists. Only the
+# policy is consulted, which answers the same for a missing file.
 
 _GIT: Final = lazy_pattern(r"\bgit\b")
-_MEANT: Final = "paddock: this is policy, and no fault to work around"
+_INTENDED: Final = "paddock: this is policy, not a fault to work around"
 _MISSED: Final = lazy_pattern(
     r"no such file or directory|permission denied|ENOENT|EACCES", re.IGNORECASE
 )
@@ -224,36 +224,35 @@ class _Cause(Struct, frozen=True):
     remedy: str
 
 
-class FenceWords:
+class PolicyExplainer:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._lock = threading.Lock()
         self._said: set[tuple[str, ...]] = set()
 
     def is_first(self, *word: str) -> bool:
-        """Decide whether something is to be said that a session hears only once."""
+        """Return True on the first call with these words: each is reported once a session."""
         with self._lock:
             is_first = word not in self._said
             self._said.add(word)
         return is_first
 
     def notes(self, prepared: PreparedLine, shown: ShownNames = NOTHING_SHOWN) -> Iterator[str]:
-        """Yield what is to be known of git in this session, once, and of this line."""
         is_signing = prepared.plan.git_config.is_signing and _GIT.search(prepared.line.text)
         if is_signing and self.is_first("unsigned"):
             yield _UNSIGNED
         if shown.names and self.is_first("shown"):
             yield (
-                f"policy closes {name_some(shown.names)}, and git tracks that: git's objects give"
-                " the content to every command"
+                f"policy closes {name_some(shown.names)}, but git tracks it: git's objects give the"
+                " content to every command"
             )
         if shown.differing:
             yield (
-                f"shown as git's index has it, while the working copy differs and stays closed:"
+                f"shown as in git's index, while the working copy differs and stays closed:"
                 f" {name_some(shown.differing)}"
             )
 
-    def added(self, outcome: ShellOutcome, prepared: PreparedLine, end: CommandEnd) -> ShellOutcome:
+    def amend(self, outcome: ShellOutcome, prepared: PreparedLine, end: CommandEnd) -> ShellOutcome:
         if outcome.exit_code == 0 or end.ending is Ending.CANCELLED:
             return outcome
         causes = list(self._causes(outcome, prepared, end))
@@ -266,12 +265,12 @@ class FenceWords:
             also = f"; also: {words}" if words else ""
             lines = (
                 f"paddock: policy refused {first.what}{also}",
-                _MEANT,
+                _INTENDED,
                 f"paddock: a person can change it: {first.remedy}",
             )
         stderr = reduce(with_line, lines, outcome.stderr)
-        told = tuple(each.what for each in causes)
-        return replace(outcome, stderr=stderr, fence=lines, causes=told)
+        what = tuple(each.what for each in causes)
+        return replace(outcome, stderr=stderr, fence=lines, causes=what)
 
     def _causes(
         self, outcome: ShellOutcome, prepared: PreparedLine, end: CommandEnd
@@ -294,7 +293,7 @@ class FenceWords:
         elif end.unreached and prepared.plan.network in ("loopback", "policy"):
             word = self._policy.settings.shell.network
             rule = f'network = "{word}" ([shell], {self._place("shell", "network")})'
-            what = f"connections to the network ({end.unreached} tries): {rule}"
+            what = f"connections to the network ({end.unreached} attempts): {rule}"
             yield _Cause("network", rule, what, _explain("shell:run", prepared.line.text))
         yield from self._closed(outcome, prepared)
 
@@ -305,7 +304,7 @@ class FenceWords:
             pattern = self._policy.guards.find_secret(path) if path else None
             if pattern is not None:
                 rule = f"{pattern.text} (paths.secret, {pattern.place})"
-                what = f"the reading of {show_name(path)}: {show_name(rule)}"
+                what = f"reading {show_name(path)}: {show_name(rule)}"
                 yield _Cause("secret", rule, what, _explain("file:view", path))
                 return
 
@@ -335,24 +334,24 @@ def _missed_names(text: str) -> Iterator[str]:
 
 
 _OVER: Final = "the command changed too much"
-_NOT_AS_SHOWN: Final = "the changes are not those that were shown any more"
+_NOT_AS_SHOWN: Final = "the changes are no longer those that were shown"
 
 
 class CopiedLayer(Struct, eq=False):
-    """What a running command had changed at one moment, apart from what it goes on with."""
+    """A copy of a running command's changes at one moment."""
 
     running: RunningLauncher
     name: str
     fd: int
     marks: dict[str, tuple[int, ...]]
-    """What told each entry at that moment."""
+    """Each entry's mark at that moment."""
     new_mode: int | None = None
 
     @classmethod
     def make(cls, running: RunningLauncher) -> "CopiedLayer":
-        """Make an empty one. Raises: HostError."""
+        """Create an empty layer. Raises: HostError."""
         name = f"copy-{secrets.token_hex(8)}"
-        with host_error("no place for what a command changed"):
+        with host_error("cannot copy the changes of a command"):
             os.mkdir(name, 0o700, dir_fd=running.area.fd)
             fd = os.open(name, DIRECTORY, dir_fd=running.area.fd)
         return cls(running, name, fd, {})
@@ -369,30 +368,30 @@ class CopiedLayer(Struct, eq=False):
 
 class Ran(Struct, frozen=True):
     request: CommandRequest
-    ground: CommandGround
+    ground: CommandBaseline
     end: CommandEnd
-    bench: Bench
-    """Without repositories, which are found for each set."""
+    context: JudgeContext
+    """Without repositories, which are located for each set."""
     stage: StageDirectories | CopiedLayer
     git: OpenedGit | None
     indexes: Mapping[str, KnownIndex]
-    """Of git, by path: of the workspace's repository, and of those below it."""
+    """Git's indexes by path: of the workspace's repository, and of those below it."""
     on_landed: Callable[[Iterable[str]], None]
-    """Told which paths of the workspace have changed by it."""
+    """Called with the workspace paths that it changed."""
 
 
 class StagedCommand:
     """Until `commit` the workspace is untouched."""
 
     def __init__(self, place: CommitPlace, ran: Ran) -> None:
-        """Find what changed; take stage and git directory over. Raises: HostError."""
+        """Find the changes; takes over stage and git directory. Raises: HostError."""
         self._ran = ran
         self._place = place
         self._beside: Beside | None = None
         self._refused: tuple[RefusedChange, ...] = ()
         self._index_problem = ""
         self.end = ran.end
-        self._standing: Mapping[str, Look] = {}
+        self._lower_directories: Mapping[str, Look] = {}
         with ExitStack() as held:
             upper_fd = ran.stage.open_upper()
             held.callback(os.close, upper_fd)
@@ -415,7 +414,7 @@ class StagedCommand:
     def _join(self, git: OpenedGit, upper_fd: int, held: ExitStack) -> None:
         stage = self._ran.stage
         if not isinstance(stage, StageDirectories):
-            raise TypeError("a copy has no repository of its own")
+            raise TypeError("a copied layer has no separate repository")
         with host_error("the changes of a command cannot be read"):
             root_fd = self._place.workspace.root_fd
             is_joined, self._refused = git.join(stage, upper_fd, root_fd)
@@ -427,7 +426,7 @@ class StagedCommand:
 
     def _look(self) -> CommandDifferences:
         layer = read_changes(self._layers.upper_fd, self._layers.lower_fd, self._beside)
-        self._standing = layer.standing
+        self._lower_directories = layer.lower_directories
         found = find_differences(layer, self._layers, self._ran.ground)
         if self._ran.git is not None and self._beside is not None:
             found = self._ran.git.settle(found, self._ran.ground.started_ns, self._index_problem)
@@ -445,7 +444,7 @@ class StagedCommand:
 
     @property
     def paths(self) -> frozenset[str]:
-        """Return every path at which it differs from the workspace."""
+        """Return every path that differs from the workspace."""
         return frozenset(each.change.path for each in self._differences.found)
 
     def look_again(self) -> None:
@@ -456,24 +455,24 @@ class StagedCommand:
         return show_settled(settled, self._layers, hidden), self._refusals(settled)
 
     def settle(self, *, grants_asks: bool) -> tuple[Settled, ...]:
-        bench = self._ran.bench
+        context = self._ran.context
         if self._ran.git is not None and self._beside is not None:
-            bench = replace(bench, git_outside=self._ran.git.outside)
-        return settle(self._differences, self._layers, bench, grants_asks=grants_asks)
+            context = replace(context, git_outside=self._ran.git.outside)
+        return settle(self._differences, self._layers, context, grants_asks=grants_asks)
 
     def find_excess(self, settled: tuple[Settled, ...], most: ConfineMax) -> str:
         return find_excess(settled, self._layers, self._place.policy.guards, most)
 
     def commit(self, settled: tuple[Settled, ...]) -> Committed:
-        """Bring all that is allowed into the workspace, or nothing; raises as `commit_settled`."""
+        """Commit all allowed changes to the workspace, or none; raises as `commit_settled`."""
         refused = self._refusals(settled)
         if not self._differences.is_whole:
             return Committed(refused=all_refused(settled, refused, _OVER), settled=settled)
         conflict = describe_conflict(self._differences, settled)
         committed = Committed(conflict=conflict)
         if not conflict:
-            above = find_above(settled, self._layers, self._standing)
-            git = self._ran.bench.git
+            above = find_above(settled, self._layers, self._lower_directories)
+            git = self._ran.context.git
             committed = commit_settled(settled, self._layers, self._place, git, above)
             self._ran.on_landed(each.path.relative for each in committed.changed)
         if committed.conflict:
@@ -481,7 +480,7 @@ class StagedCommand:
         return replace(committed, refused=refused, settled=settled)
 
     def park(self, settled: tuple[Settled, ...], name: str) -> Json:
-        """Return as data what `commit` would bring and report. Raises: ApprovalUnavailableError."""
+        """Return as data what `commit` would do. Raises: ApprovalUnavailableError."""
         conflict = describe_conflict(self._differences, settled)
         if conflict or not self._differences.is_whole:
             raise ApprovalUnavailableError(
@@ -489,12 +488,12 @@ class StagedCommand:
                 hint="run it again" if conflict else "split the command into smaller ones",
             )
         phases = phases_of(settled, self._layers, self._place.policy)
-        above = find_above(settled, self._layers, self._standing)
+        above = find_above(settled, self._layers, self._lower_directories)
         store = self._place.history.store
         return park_set(phases, store, name, above, self._refusals(settled))
 
-    def give_up(self) -> Committed:
-        """Keep nothing: it is not what was granted. Raises: HostError."""
+    def abandon(self) -> Committed:
+        """Keep nothing: the changes differ from those approved. Raises: HostError."""
         settled = self.settle(grants_asks=True)
         conflict = describe_conflict(self._differences, settled) or _NOT_AS_SHOWN
         refused = all_refused(settled, self._refusals(settled), conflict)
@@ -509,7 +508,7 @@ class StagedCommand:
 def _without_refreshed(
     found: CommandDifferences, index: KnownIndex, layers: OpenLayers
 ) -> CommandDifferences:
-    """Where one of the two has only refreshed the index, the other's is the one that counts."""
+    """Resolve a conflict on the index where one of the two sides has only refreshed it."""
     now, own = (
         find_content(fd, index.path, INDEX_BYTES_MAX, layers.resolution)
         for fd in (layers.lower_fd, layers.upper_fd)
@@ -528,16 +527,16 @@ class HeldCommand:
         self,
         prepared: PreparedLine,
         command: StagedCommand,
-        told: ShellOutcome,
-        fence: FenceWords,
+        outcome: ShellOutcome,
+        explainer: PolicyExplainer,
     ) -> None:
-        """Take the command over; `told`: its outcome before an answer. Raises: HostError."""
+        """Takes over the command; `outcome`: its result before an answer. Raises: HostError."""
         self._shown, refused = command.show(command.settle(grants_asks=True))
         heading = question_heading(prepared, command.end, refused)
         digests = f"{prepared.digest}\n{self._shown.digest}\n{heading}"
         self._command = command
-        self._prepared, self._fence = prepared, fence
-        self._outcome = told
+        self._prepared, self._explainer = prepared, explainer
+        self._outcome = outcome
         self.diff: str = f"{heading}{self._shown.text}"
         self.digest: str = digest_of(digests.encode("utf-8", "surrogateescape"))
         self.warnings: tuple[str, ...] = self._shown.warnings
@@ -547,12 +546,12 @@ class HeldCommand:
             self._command.look_again()
             settled = self._command.settle(grants_asks=True)
             shown, _ = self._command.show(settled)
-        # Threat: what is committed is not what was shown, because somebody was at work
-        # while the question was open. A conflict says so path by path; this says so at all.
+        # Threat: the workspace changed while the question was open, and the commit would differ
+        # from the diff that was shown. Conflicts catch single paths; this catches the whole.
         is_same = shown.digest == self._shown.digest
-        kept = self._command.commit(settled) if is_same else self._command.give_up()
-        outcome = with_kept(self._outcome, kept)
-        return self._fence.added(outcome, self._prepared, self._command.end)
+        committed = self._command.commit(settled) if is_same else self._command.abandon()
+        outcome = with_committed(self._outcome, committed)
+        return self._explainer.amend(outcome, self._prepared, self._command.end)
 
     def park(self, name: str) -> Json:
         return self._command.park(self._command.settle(grants_asks=True), name)
@@ -578,8 +577,8 @@ def request_of(prepared: PreparedLine) -> CommandRequest:
 
 
 def _in_arguments(text: str) -> tuple[str, ...]:
-    """Return what follows `-c`: the line, or what puts it together where it is too long for one."""
-    most = limits.command_bytes_max // 4  # of characters: none has more bytes in UTF-8
+    """Return the arguments after `-c`: the line, or a script that joins its pieces if too long."""
+    most = limits.command_bytes_max // 4  # characters: each has at most 4 bytes in UTF-8
     if len(text.encode()) <= limits.command_bytes_max:
         return (text,)
     pieces = (text[start : start + most] for start in range(0, len(text), most))
@@ -588,7 +587,7 @@ def _in_arguments(text: str) -> tuple[str, ...]:
 
 @contextmanager
 def host_failures() -> Generator[None]:
-    """Map a launcher that is gone, or a disk that fails, before anything has changed."""
+    """Map a host failure, such as a lost launcher or a failing disk, before anything changed."""
     try:
         yield
     except HostError as error:

@@ -1,13 +1,12 @@
-"""Directories of ours that commands write: the staging area, and a workspace's caches.
+"""Manage Paddock's directories that commands write: the staging area, and a workspace's caches.
 
-One area for each launcher, claimed while it lives; the next sweeps what a dead one left. Caches are
-kept in the plane, one directory for each workspace, that no host reads:
+Each launcher has one area, claimed while it lives; the next launcher sweeps leftovers of dead ones.
+Caches are kept in the plane, one directory for each workspace, and are never used by the host:
 
-    caches/DIGEST/          ours: its lock, and when it was last looked at
-    caches/DIGEST/tree/     what commands see as ~/.cache, written directly, not staged
+    caches/DIGEST/          private: its lock, and the time of the last size check
+    caches/DIGEST/tree/     seen by commands as ~/.cache, written directly, not staged
 
-Nothing in either is believed to be harmless. Claims: directories of ours with a lock, swept once
-nobody holds it.
+No content of either is trusted. A claim is a locked directory, swept once the lock is free.
 """
 
 import contextlib
@@ -42,8 +41,8 @@ from paddock.storage.atomic import held_open, host_error, host_errors
 from paddock.storage.disk import DIRECTORY
 from paddock.storage.locks import SHARED, locked, open_locked, try_locked
 
-# The lock is flock(2) on the directory itself: the kernel lets it go with the process. Whoever is
-# taken for dead between making and locking finds his directory gone, and makes another.
+# The lock is flock(2) on the directory itself: the kernel releases it with the process. A process
+# whose new directory is swept before it is locked finds it gone, and creates another.
 
 _PASSED: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _TOKEN: Final = lazy_pattern("[0-9a-f]{16}")
@@ -52,26 +51,26 @@ _TRIES_MAX: Final = 100
 
 class Claim:
     def __init__(self, parent: int, name: str, fd: int) -> None:
-        """Takes over `fd`, which holds the lock; `parent` stays the caller's, and open."""
+        """Takes over `fd`, which holds the lock; the caller keeps `parent` open."""
         self._parent = parent
         self.name = name
         self.fd = fd
 
     def release(self) -> None:
         with contextlib.suppress(OSError):
-            # The lock is held to the end, so nobody takes what is half removed for a dead one's.
+            # The lock is held to the end, so that no sweep takes a half removed directory.
             for name in os.listdir(self.fd):
                 remove_tree(self.fd, name)
             os.rmdir(self.name, dir_fd=self._parent)
         self.forget()
 
     def forget(self) -> None:
-        """Remove nothing: in a child of the process whose it is."""
+        """Close without removing, in a forked child of the owner."""
         os.close(self.fd)
 
 
 def claim(parent: int, prefix: str) -> Claim:
-    """Make a directory in `parent`, a descriptor, and hold it. Raises: OSError."""
+    """Create a directory in `parent`, a descriptor, and lock it. Raises: OSError."""
     for _ in range(_TRIES_MAX):
         name = prefix + secrets.token_hex(8)
         os.mkdir(name, 0o700, dir_fd=parent)
@@ -83,7 +82,7 @@ def claim(parent: int, prefix: str) -> Claim:
 
 @contextlib.contextmanager
 def claimed(home: Path, prefix: str) -> Generator[Path]:
-    """Hold a claim in `home`; sweep what the dead left of the kind. Raises: OSError."""
+    """Hold a claim in `home`; sweep leftovers with the same prefix. Raises: OSError."""
     with held_open(os.open(home, _PASSED)) as parent:
         with contextlib.suppress(OSError):
             sweep(parent, prefix)
@@ -95,7 +94,7 @@ def claimed(home: Path, prefix: str) -> Generator[Path]:
 
 
 def sweep(parent: int, prefix: str) -> None:
-    """Threat: others may write in `parent`, too: no link is followed, what is not ours stays."""
+    """Threat: other users may write in `parent`: no link is followed, their files are kept."""
     with held_open(os.open(".", DIRECTORY, dir_fd=parent)) as listed:
         names = os.listdir(listed)
     for name in names:
@@ -111,16 +110,16 @@ def sweep(parent: int, prefix: str) -> None:
 
 _PREFIX: Final = "launcher-"
 _WHITEOUT: Final = os.makedev(0, 0)
-"""A character device 0/0 hides a name of the layers below (overlayfs; Linux 5.8 lets
-anybody make one, for it opens nothing)."""
+"""A character device 0/0 hides a name of the layers below (overlayfs). Every user may create
+one since Linux 5.8, as it opens nothing."""
 _OPAQUE: Final = "user.overlay.opaque"
-"""On a directory: nothing of the layers below is seen in it."""
+"""On a directory: hides the content of the layers below."""
 
 
 class StagingArea:
     def __init__(self, home: Path) -> None:
-        """`home` is ours and no agent reaches it. Raises: HostError."""
-        with host_error("no staging area for commands", str(home)):
+        """`home` is private and out of every agent's reach. Raises: HostError."""
+        with host_error("cannot create a staging area for commands", str(home)):
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._home = os.open(home, DIRECTORY)
             try:
@@ -133,20 +132,19 @@ class StagingArea:
         self.path = f"{os.fspath(home)}/{self._claim.name}"
         self._lock = threading.Lock()
         self._layers: dict[_Layer, str] = {}
-        """What was made, by what it is; what was asked for last, last."""
+        """The existing layers' names by content, the most recently requested last."""
         self._users: Counter[str] = Counter()
 
     def hide(self, workspace: int, names: Collection[str], shown: Sequence[ShownFile] = ()) -> str:
-        """Make a directory of whiteouts for workspace-relative names; return its name in the area.
+        """Create a directory of whiteouts for workspace-relative names; return its name.
 
-        The same are made once, for as long as their parents look the same; no mount, however many.
-        It stays until `let_go`, once for each call. What is `shown` stands there, instead of a
-        whiteout or of what is there. Raises: SandboxUnavailableError without whiteouts,
-        ConfinementError without a user who could be a command.
+        Layers are reused while the names' parents look the same. Each call needs one `release`.
+        `shown` files replace a whiteout or an existing file. Raises: SandboxUnavailableError
+        without whiteouts, ConfinementError without user ids for commands.
         """
         if not names and not shown:
             return ""
-        with host_error("the directories of a workspace cannot be looked at"):
+        with host_error("cannot inspect the directories of a workspace"):
             layer = _Layer.plan(workspace, names, shown)
         with self._lock:
             name = self._layers[layer] = self._layers.pop(layer, "") or self._make(layer)
@@ -157,7 +155,7 @@ class StagingArea:
         with self._lock:
             self._users.update(filter(None, layers))
 
-    def let_go(self, *layers: str) -> None:
+    def release(self, *layers: str) -> None:
         with self._lock:
             self._users.subtract(filter(None, layers))
 
@@ -174,12 +172,12 @@ class StagingArea:
         os.close(self._home)
 
     def forget(self) -> None:
-        """Remove nothing: in a child of the process whose it is."""
+        """Close without removing, in a forked child of the owner."""
         self._claim.forget()
         os.close(self._home)
 
     def _make(self, layer: "_Layer") -> str:
-        # Another name each time: one that looked the same may be about to be removed.
+        # A new name each time: an equal layer may be about to be removed.
         name = HIDDEN_PREFIX.decode("ascii") + secrets.token_hex(8)
         try:
             os.mkdir(name, 0o700, dir_fd=self.fd)
@@ -189,7 +187,7 @@ class StagingArea:
             if not has_command_users():
                 raise ConfinementError("users", error.errno or 0) from error
             raise SandboxUnavailableError(
-                f"names cannot be hidden from commands: {os.strerror(error.errno or 0)}",
+                f"cannot hide names from commands: {os.strerror(error.errno or 0)}",
                 hint="keep the plane on ext4, xfs, btrfs or tmpfs",
             ) from error
         return name
@@ -217,7 +215,7 @@ class _DirectoryLook(Struct, frozen=True):
     def give(self, root: int, path: str) -> None:
         if os.geteuid() == 0:
             os.chown(path, inside_id(self.user), inside_id(self.group), dir_fd=root)
-        # With the setgid bit: without it the command would seem to have taken it away.
+        # With the setgid bit: without it the command would seem to have removed it.
         os.chmod(path, self.mode & 0o3777, dir_fd=root)
         os.utime(path, ns=(self.modified_ns, self.modified_ns), dir_fd=root)
 
@@ -227,9 +225,9 @@ class _Layer(Struct, frozen=True):
     directories: _Directories
     """Parents before children."""
     opaque: frozenset[str]
-    """Those of them that are not merged with the directory below."""
+    """The directories that are not merged with the directory below."""
     files: tuple[ShownFile, ...]
-    """Links last: nothing is ever made through one."""
+    """Symlinks last: nothing is created through one."""
 
     @classmethod
     def plan(cls, workspace: int, names: Iterable[str], shown: Iterable[ShownFile]) -> "_Layer":
@@ -242,7 +240,7 @@ class _Layer(Struct, frozen=True):
             for path in above:
                 if path not in looks and (look := _DirectoryLook.of(workspace, path)) is not None:
                     looks[path] = look
-            # Else its parent is gone by now, and it with that.
+            # Otherwise its parent is gone by now, and so is the name.
             if not above or above[-1] in looks:
                 closed.add(name)
         opaque: set[str] = set()
@@ -253,7 +251,7 @@ class _Layer(Struct, frozen=True):
             for path in (*directories_above(each.path), *inside):
                 is_closed = is_closed or path in closed
                 if path not in looks:
-                    # Where it is gone, or a file, it looks like what holds it.
+                    # A missing directory, or a file in its place, gets its parent's attributes.
                     looks[path] = _DirectoryLook.of(workspace, path) or looks[above]
                     opaque |= {path} if is_closed else set()
                 above = path
@@ -273,10 +271,10 @@ class _Layer(Struct, frozen=True):
         for path in self.whiteouts:
             os.mknod(path, stat.S_IFCHR, _WHITEOUT, dir_fd=root)
         for each in self.files:
-            # A name that is a directory for another entry: git has only one of them, too.
+            # The name may be a directory for another entry: git, too, checks out only one.
             with contextlib.suppress(FileExistsError, NotADirectoryError):
                 _write_shown(root, each, looks[os.path.dirname(each.path) or "."])
-        # The uppermost layer that has a directory says how it looks: as the real one does.
+        # The uppermost layer decides a directory's attributes: copy those of the real one.
         for path, look in reversed(self.directories):
             look.give(root, path)
 
@@ -284,7 +282,7 @@ class _Layer(Struct, frozen=True):
 def lay_over(
     laid: Laid, closed: Collection[str], root: int
 ) -> tuple[list[str], tuple[ShownFile, ...]]:
-    """The names that these files stand in for, and the files; what is closed now stays closed.
+    """Return the names that these files replace, and the files, without those closed now.
 
     Raises: OSError.
     """
@@ -299,7 +297,7 @@ def lay_over(
         for path, file in seen.items()
         if file is not None
     )
-    # The uppermost name on the way in whose place there is no directory.
+    # For each file, the uppermost path component that is not a directory.
     names = {
         next(
             (above for above in directories_above(path) if _DirectoryLook.of(root, above) is None),
@@ -341,10 +339,10 @@ FOLDER: Final = "caches"
 _TREE: Final = "tree"
 _LOOKED: Final = "looked"
 _LOOKED_S: Final = 3600.0
-"""Between two looks at how large it is, but for a command that took its time."""
+"""Between two checks of the cache size; a check also follows a command longer than `_LONG_S`."""
 _LONG_S: Final = 30.0
 _DEPTH_MAX: Final = 128
-"""Deeper than any tool's; whoever nests deeper hides what it holds."""
+"""Deeper than any tool nests; a deeper tree counts as too large."""
 
 
 class Caches(Struct, frozen=True):
@@ -360,7 +358,7 @@ class Caches(Struct, frozen=True):
 
     @contextlib.contextmanager
     def in_use(self) -> Generator[None]:
-        """Hold it while a command runs; look at its size afterwards. Raises: HostError."""
+        """Hold it while a command runs; check its size afterwards. Raises: HostError."""
         began_s = time.monotonic()
         self._make()
         with locked(self.folder, SHARED):
@@ -375,7 +373,7 @@ class Caches(Struct, frozen=True):
         return _size_at(None, self.tree, _DEPTH_MAX, limits.shell_cache_bytes_max)
 
     def clear(self) -> bool:
-        """Begin anew; False where a command uses it now. Raises: HostError."""
+        """Empty the cache; False where a command uses it now. Raises: HostError."""
         if not self.folder.exists():
             return True
         with try_locked(self.folder) as is_ours, host_errors("clearing", self.folder):
@@ -385,7 +383,7 @@ class Caches(Struct, frozen=True):
         return is_ours
 
     def _make(self) -> None:
-        """As root, give it to the user that root is in a sandbox: to nobody here."""
+        """As root, give it to the unused host id that root has in a sandbox."""
         tree, owner = self.tree, HOST_IDS_FIRST if os.geteuid() == 0 else os.geteuid()
         with host_errors("making", self.folder):
             with contextlib.suppress(OSError):
@@ -406,9 +404,9 @@ class Caches(Struct, frozen=True):
 
 
 def _size(directory: int, depth: int, room: int) -> int:
-    """Count the bytes below a descriptor, or more than `room`; follow no link.
+    """Count the bytes below a descriptor; more than `room` if too large. Follows no link.
 
-    Threat: a running command exchanges a directory for a link, nests deep, or closes a directory.
+    Threat: a running command replaces a directory by a link, nests deep, or closes a directory.
     """
     total = 0
     try:
@@ -440,8 +438,8 @@ def _size_at(directory: int | None, name: str | Path, depth: int, room: int) -> 
 
 
 DOWNLOADS: Final = ("go/pkg/mod/cache/download", ".gradle/caches/modules-2", ".m2/repository")
-"""Below a user's home: downloads alone, no settings, no credentials. Only tools that know a second
-place to read: no two overlays may share one upper layer.
+"""Below a user's home: only downloads, no settings or credentials, and only of tools that can read
+a second directory, because two overlays may not share one upper layer.
 """
 
 
@@ -451,7 +449,7 @@ def cache_variables(cache: str, downloads: Sequence[str]) -> dict[str, str]:
     )
     tail = f" -Dmaven.repo.local.tail={maven}" if maven else ""
     second = {
-        # Behind it Go's own default.
+        # Followed by Go's default.
         "GOPROXY": f"file://{go},https://proxy.golang.org,direct" if go else "",
         "GRADLE_RO_DEP_CACHE": gradle.removesuffix("/modules-2"),
     }

@@ -1,8 +1,7 @@
-"""A command's output: read, kept at both ends, and shown as a model may see it.
+"""Capture a command's output: keep head and tail, and render it safely for a model.
 
-Control and direction characters are escaped: a command may print a file of terminal sequences.
-
-The whole output goes into a file, which becomes the history's where what is shown was cut.
+Control and direction characters are escaped: a command may print terminal sequences. The whole
+output is spooled to a file, which is kept in the history if the shown text was truncated.
 """
 
 import codecs
@@ -79,12 +78,12 @@ def render_stream(captured: Captured, chars_max: int) -> tuple[str, bool]:
 
 
 def safe_text(content: bytes) -> str:
-    """Return what was printed as a model may see it, whole or a part of it."""
+    """Escape output, or a part of it, for a model."""
     return _safe(_decode(_from_a_character(content), is_whole=True))
 
 
 def whole_characters(content: bytes) -> bytes:
-    """Return it without a last character, or end of a line, that has come in part."""
+    """Return the content without an incomplete last character or line end."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     decoder.decode(content)
     whole = content[: len(content) - len(decoder.getstate()[0])]
@@ -108,18 +107,16 @@ def _safe(text: str) -> str:
 
 _READ_BYTES: Final = 131_072
 _PIPE_BYTES: Final = 1_048_576
-"""What an unprivileged user may give one pipe (pipe(7), pipe-max-size)."""
+"""An unprivileged user's limit for one pipe (pipe(7), pipe-max-size)."""
 _FULL_PIPE: Final = 65_536
-"""A read of so much means that the writer waits: then, not before, the pipe is widened."""
+"""A read of this size means that the writer is blocked: only then the pipe is enlarged."""
 _CHUNK_BYTES: Final = 2_097_152
-"""What is kept is hashed, and handed to the device, in pieces of this size."""
+"""Spooled output is hashed and written back to the device in pieces of this size."""
 
 
 class Spool:
-    """A file that takes the whole of one output, up to a limit."""
-
     def __init__(self, open_file: Callable[[], int], bytes_max: int) -> None:
-        """`open_file` is called at the first byte; who opens it closes it."""
+        """`open_file` is called at the first byte; the caller closes the file."""
         self._open_file = open_file
         self._bytes_max = bytes_max
         self._fd = -1
@@ -146,13 +143,13 @@ class Spool:
             self.size_bytes += count
             chunk = chunk[count:]
         if self.size_bytes - self._written_back >= _CHUNK_BYTES:
-            # It is to be on the device when the command's result is given: now there is time.
+            # It has to be on the device before the result is returned: start while there is time.
             start_writing_back(self.fd, self._written_back, self.size_bytes - self._written_back)
             self._written_back = self.size_bytes
 
 
 class Capture:
-    """Head and tail of one output, which is counted whole, in constant memory."""
+    """Head, tail and total size of one output, in constant memory."""
 
     def __init__(self, fd: int, bytes_max: int, spool: Spool | None = None) -> None:
         self._fd = fd
@@ -170,19 +167,18 @@ class Capture:
         return self._fd
 
     def turn_to(self, fd: int) -> None:
-        """Go on with another source instead."""
         os.close(self._fd)
         self._fd = fd
 
     def read(self) -> bool:
-        """Take in what is there; False at the end. Blocks on an empty pipe. Raises: OSError."""
+        """Read available output; False at the end. May block on an empty pipe. Raises: OSError."""
         try:
             count = os.readv(self._fd, [self._buffer])
         except BlockingIOError:
-            # Threat: a command reads its own output where we were told that there is some.
+            # Threat: a command reads its own output between our poll and our read.
             return True
         except OSError as error:
-            # So a terminal says that nobody has its other end open (tty_io.c, hung_up_tty).
+            # A terminal whose other end is closed returns EIO (tty_io.c, hung_up_tty).
             if error.errno != errno.EIO:
                 raise
             count = 0
@@ -190,7 +186,7 @@ class Capture:
             self._take(self._buffer[:count])
         if count >= _FULL_PIPE and not self._is_wide:
             self._is_wide = True
-            # The user's pipes together have a limit (pipe-user-pages-soft): it only costs time.
+            # The user's pipes share a limit (pipe-user-pages-soft): failing only costs time.
             with suppress(PermissionError):
                 fcntl.fcntl(self._fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         return count > 0
@@ -215,11 +211,11 @@ class Capture:
 
 
 Streams = tuple[Stream, Stream]
-"""Of its output, and of its errors."""
+"""Stdout and stderr."""
 
 
 class Spooling:
-    """Two files without a name, the history's own where it can: to keep one is to name it."""
+    """Two unnamed files, in the history's store if possible: one is kept by giving it a name."""
 
     def __init__(self, directory: Path, history: History) -> None:
         self._directory = directory
@@ -242,7 +238,7 @@ class Spooling:
             self._opened.callback(os.close, draft)
             return draft
         self._is_adoptable = False
-        with host_error("no place for a command's output", str(self._directory)):
+        with host_error("cannot spool a command's output", str(self._directory)):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             file: IO[bytes] = tempfile.TemporaryFile(dir=self._directory, buffering=0)  # noqa: SIM115 - held until the end
             return self._opened.enter_context(file).fileno()
@@ -265,7 +261,7 @@ class Spooling:
 
 
 class _Digest:
-    """SHA-256 in a thread of its own once there is much: hashing lets the interpreter's lock go."""
+    """SHA-256, in a separate thread for large outputs: hashing releases the GIL."""
 
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
@@ -281,7 +277,7 @@ class _Digest:
             try:
                 self._thread.start()
             except RuntimeError:
-                # There are too many threads.
+                # Too many threads.
                 self._thread = None
                 self._digest.update(held)
 

@@ -1,7 +1,6 @@
-"""The nouns of the sandbox: what a command may do, how it is asked for, how it ended. Pure.
+"""Define the sandbox's data types: plans, requests, results. Pure.
 
-A plan is compiled from a policy and carried out by a backend; approvals bind to its digest.
-
+A plan is compiled from a policy and enforced by a backend; approvals are bound to its digest.
 `[shell]` for a chain of agents is the strictest of all their profiles.
 """
 
@@ -39,15 +38,15 @@ class GitConfig(Struct, frozen=True):
     ignored: str = ""
     attributes: str = ""
     variables: tuple[tuple[str, str], ...] = ()
-    """Of the environment; the plan's own stand over them."""
+    """Environment variables; those of the plan override them."""
     is_signing: bool = False
 
 
 class SandboxPlan(Struct, frozen=True):
-    """All that the kernel has to hold one command to.
+    """All restrictions that the kernel enforces on one command.
 
-    Paths of the host are real, absolute, sorted, none below another. `hidden` names stand there now
-    and may not be read; what does not exist yet is judged when the changes are committed.
+    Host paths are real, absolute, sorted, none below another. `hidden` names exist now and may not
+    be read; new names are judged when the changes are committed.
     """
 
     workspace: str
@@ -64,34 +63,34 @@ class SandboxPlan(Struct, frozen=True):
     policy_digest: str
     git_config: GitConfig = GitConfig()
     links: tuple[tuple[str, str], ...] = ()
-    """Links by which readable places are reached: (absolute name, its text). A backend with a
-    root of its own makes them there (`/bin` to `usr/bin`).
+    """Symlinks on the way to readable places: (absolute name, target text). A backend with a
+    separate root directory creates them there (`/bin` to `usr/bin`).
     """
     git_outside: GitOutside | None = None
-    """A git directory outside of the workspace, in which changes are judged as in `.git`."""
+    """A git directory outside the workspace, in which changes are judged as in `.git`."""
     caches: str = ""
-    """Of the host: what commands see as `~/.cache` and write directly; empty for nothing."""
+    """The host directory that commands see as `~/.cache` and write directly; empty for none."""
     caches_read_only: bool = False
     downloads: tuple[str, ...] = ()
-    """What of the user's own downloads tools read besides; among the readable places."""
+    """The user's download caches that tools may also read; among the readable places."""
     known_hosts: str = ""
-    """Of servers that it may connect to by ssh: their keys, as ssh keeps them."""
+    """Known_hosts entries of the ssh servers that it may connect to."""
     authorities: str = ""
-    """Certificates that programs believe, as PEM, where a rule or a credential names requests."""
+    """CA certificates that programs trust, as PEM, where a rule or a credential names requests."""
     literals: tuple[str, ...] = ()
-    """Networks, as `ADDRESS/BITS`, whose addresses rules name by number."""
+    """Networks, as `ADDRESS/BITS`, that rules name by address."""
     unix_sockets: bool = False
-    """Whether a command has sockets with a path: nothing of the host's is in its reach."""
+    """True if a command may create Unix sockets: no socket of the host is in its reach."""
 
 
 class ShownFile(Struct, frozen=True):
     path: str
     mode: int
-    """Of a file, a link or a submodule (an empty directory), as the index has it."""
+    """From the index: a file, a symlink, or a submodule (an empty directory)."""
     content: bytes
     modified_ns: int
     is_faithful: bool
-    """Whether git would check out just this: no change that a command records of another lands."""
+    """True if git would check out exactly this; otherwise no recorded change of it may land."""
 
 
 class LaidFile(Struct, frozen=True):
@@ -100,7 +99,7 @@ class LaidFile(Struct, frozen=True):
 
 
 Laid = Mapping[str, LaidFile | None]
-"""What a command finds at these paths instead of what is there; None: nothing."""
+"""The files that a command sees at these paths instead of the real ones; None: no file."""
 
 
 class CommandRequest(Struct, frozen=True):
@@ -110,13 +109,13 @@ class CommandRequest(Struct, frozen=True):
     timeout_s: float
     output_bytes_max: int
     stdin: bytes | int = b""
-    """What it reads, or a descriptor to read from, which is taken over."""
+    """The input, or a descriptor to read it from, which is taken over."""
     env: tuple[tuple[str, str], ...] = ()
     laid: Laid = MappingProxyType({})
     script: bytes = b""
-    """For bash to read before its line."""
+    """Read by bash before its line."""
     terminal: tuple[int, int] = (0, 0)
-    """Columns and rows; without rows it has none."""
+    """Columns and rows; with 0 rows it has no terminal."""
 
 
 class Captured(Struct, frozen=True):
@@ -145,23 +144,23 @@ class CommandEnd(Struct, frozen=True):
     duration_s: float
     survivors: int
     memory_kb: int = 0
-    """The most that was seen in use, looking every 50 ms; 0 for a command that was quicker."""
+    """The peak use, sampled every 50 ms; 0 for a shorter command."""
     unreached: int = 0
-    """Of one that failed: how often its own network had no way to where it wanted."""
+    """The number of unroutable packets in a failed command's private network."""
     reason: str = ""
     left: bytes = b""
-    """What the script of its shell left behind when that shell ended."""
+    """The shell's state, written by its script when the shell ended."""
     network: Connections = NO_CONNECTIONS
 
     @property
     def directory(self) -> str:
-        """Return where its shell ended, as pwd(1) wrote it: with one line end behind it."""
+        """Return the shell's last working directory; pwd(1) wrote it with one line end."""
         return os.fsdecode(self.left.partition(b"\0")[0]).removesuffix("\n")
 
 
 _NOTHING: Final = Captured(b"", b"", 0)
 RUNNING: Final = CommandEnd(Ending.EXITED, 0, _NOTHING, _NOTHING, 0.0, 0)
-"""Of a command whose changes are taken while it goes on."""
+"""The end of a command whose changes are read while it keeps running."""
 
 
 class Enforcement(Enum):
@@ -171,7 +170,7 @@ class Enforcement(Enum):
 
 
 class Enforced(Struct, frozen=True):
-    """What a result says about the sandbox: `{backend, enforcement, gaps}`."""
+    """The sandbox as described in a result: `{backend, enforcement, gaps}`."""
 
     backend: str
     enforcement: Enforcement
@@ -179,12 +178,12 @@ class Enforced(Struct, frozen=True):
 
 
 class ConfinementError(SandboxUnavailableError):
-    """The sandbox could not be made: `step` and the errno `number` say where it stopped."""
+    """The sandbox could not be created: `step` failed with the errno `number`."""
 
     def __init__(self, step: str, number: int) -> None:
         super().__init__(
-            f"the sandbox cannot be made here: {step}: {os.strerror(number)}",
-            hint="paddock doctor says why, and what to do",
+            f"cannot create the sandbox here: {step}: {os.strerror(number)}",
+            hint="run paddock doctor for cause and remedy",
         )
         self.step = step
         self.number = number
@@ -197,18 +196,19 @@ class BackendVerdict(Struct, frozen=True):
     cause: str = ""
     remedy: str = ""
     is_passing: bool = False
-    """It failed for the moment, which says nothing about the host: to be tried again."""
+    """A temporary failure that says nothing about the host: to be retried."""
 
 
 Progress = Callable[[float, int], None]
 """Called about once a second, in the running thread: seconds so far, bytes of output so far."""
 
 OnOutput = Callable[[Literal["stdout", "stderr"], bytes], None]
-"""Called in the running thread with what is printed; the command waits. What is raised ends it."""
+"""Called in the running thread with new output; its time is not counted. An exception ends the
+command."""
 
 
 class CommandWatch(Struct, frozen=True):
-    """Who stops a command, hears it, and answers for its connections."""
+    """Callbacks of one command: cancellation, output, and decisions about connections."""
 
     cancel: Cancel = NEVER
     on_output: OnOutput | None = None
@@ -221,7 +221,7 @@ UNWATCHED: Final = CommandWatch()
 class ShellLine(Struct, frozen=True):
     """One line for the shell. `cwd` is workspace-relative, resolved, `.` for the root.
 
-    In a session it may be any directory that the command sees: then it is absolute.
+    In a session it may be any directory that the command sees, as an absolute path.
     """
 
     text: str
@@ -231,14 +231,14 @@ class ShellLine(Struct, frozen=True):
     stdin: bytes = b""
     env: tuple[tuple[str, str], ...] = ()
     laid: Laid = MappingProxyType({})
-    """Of a dry run alone: what lands is what was changed of the workspace as it is."""
+    """Only for a dry run: changes made on top of these files cannot land."""
     session: str = ""
-    """The session that it belongs to; its network, /tmp and snapshot."""
+    """The session whose network, /tmp and snapshot it uses."""
     preamble: str = ""
-    """What the line was judged behind, of that session; see `Snapshot.preamble`."""
+    """The session's definitions with which the line was judged; see `Snapshot.preamble`."""
     starts_anew: bool = False
     terminal: tuple[int, int] = (0, 0)
-    """Columns and rows; without rows it has none."""
+    """Columns and rows; with 0 rows it has no terminal."""
 
 
 class PreparedLine(Struct, frozen=True):
@@ -249,30 +249,30 @@ class PreparedLine(Struct, frozen=True):
     digest: str
     is_open: bool = False
     is_confined: bool = False
-    """Nobody was asked about it: of what it changes, more than `confine_max` waits."""
+    """It runs without an approval: changes over `confine_max` wait for one."""
 
     @property
     def held(self) -> Held:
-        """Return how far it is held; the host's network is a way out for all that it can read."""
+        """Return the enforcement; with the host's network, all readable data can leave."""
         word = self.enforced.enforcement.value
         return "partial" if word == HELD_WHOLE and self.is_open else word
 
 
 class HeldLine(Protocol):
-    """A line that has run, and whose changes wait for an answer. To be closed."""
+    """A finished line whose changes wait for an answer. The caller closes it."""
 
     digest: str
-    """Of its plan, how it ended, and everything that would be kept."""
+    """Covers its plan, its ending, and all changes that would be kept."""
     diff: str
-    """What would be kept, after how the line ended, if not well, and what is refused."""
+    """A failed ending, the refused changes, and the diff of the changes that would be kept."""
     warnings: tuple[str, ...]
 
     def commit(self) -> "ShellOutcome":
-        """Keep just this, and what policy asks about. Raises: as `commit_settled`."""
+        """Commit exactly these changes, which the answer approved. Raises: as `commit_settled`."""
         ...
 
     def park(self, name: str) -> Json:
-        """Return what `commit` would keep and refuse as data; contents are pinned under `name`.
+        """Return as data what `commit` would keep and refuse; contents are pinned under `name`.
 
         Raises: ApprovalUnavailableError: nothing, or too much; StorageFullError, HostError.
         """
@@ -291,7 +291,7 @@ class RefusedChange(Struct, frozen=True):
     path: str
     code: str
     rule: str
-    """The rule with its place; where no rule of the policy refused, the reason."""
+    """The rule with its place, or the reason where no rule of the policy refused."""
 
 
 class KeptOutput(Struct, frozen=True):
@@ -323,32 +323,32 @@ class ShellOutcome(Struct, frozen=True):
     bytes_written: int = 0
     refused: tuple[RefusedChange, ...] = ()
     conflict: str = ""
-    """Why nothing of it was kept although policy allows it; empty where that is not so."""
+    """The reason why nothing was kept although policy allows it; empty for no conflict."""
     warnings: tuple[Warned, ...] = ()
     notes: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
-    """Of this command alone: what a sandbox ended or limited of it, or does not let it do."""
+    """Only about this command: what the sandbox ended, limited, or does not support."""
     shown_from_git: tuple[str, ...] = ()
-    """Tracked files that the command saw as the index has them: their working copies differ."""
+    """Tracked files shown to the command with the index's content, which differs from disk."""
     diff: str | None = None
     discarded: int = 0
     fence: tuple[str, ...] = ()
     causes: tuple[str, ...] = ()
-    """What the fence refused to a command that failed, each with its rule: for the record."""
+    """The actions that policy refused to a failed command, with their rules, for the ledger."""
     network: Connections = NO_CONNECTIONS
     waiting: WaitingChanges | None = None
 
 
 # Pure.
 #
-# Each key is the stricter: the smaller limit, the narrower network, what both may read.
+# Each key has the stricter value: the smaller limit, the narrower network, the common paths.
 
 Places = Callable[[tuple[str, ...]], tuple[str, ...]]
-"""Paths as a policy writes them → those that a plan may have, real and absolute."""
+"""Map paths as a policy writes them to those that a plan may have, real and absolute."""
 
 
 def shells_of(policy: Policy, chain: AgentChain) -> tuple[ShellSettings, ...]:
-    """Return `[shell]` of every profile that has a say. Raises: ConfigError for a bad chain."""
+    """Return `[shell]` of every profile that applies. Raises: ConfigError for a bad chain."""
     profiles = judge_for(policy, chain).profiles()
     if not profiles:
         raise ConfigError(
@@ -356,17 +356,17 @@ def shells_of(policy: Policy, chain: AgentChain) -> tuple[ShellSettings, ...]:
             hint="name one agent, with its ancestors",
         )
     base = policy.settings.shell
-    # What an untrusted file lays over a profile says nothing of its shell.
-    changes = (each.profile.shell for each in profiles if not each.is_laid)
+    # The overlay that an untrusted file puts on a profile does not change its shell.
+    changes = (each.profile.shell for each in profiles if not each.is_overlay)
     return tuple(base if each is None else each.over(base) for each in changes)
 
 
 def strictest_shell(
     policy: Policy, chain: AgentChain, readable: Places, writable: Places
 ) -> ShellSettings:
-    """Return the strictest of all, but for what a rule gives to a single command.
+    """Return the strictest settings of the chain, without what a rule gives to single commands.
 
-    Each agent's paths are sifted first: what is left out for a parent lets none in for its child.
+    Each agent's paths are filtered first: a path left out for a parent is closed to its child.
     """
     shells = shells_of(policy, chain)
     read, write = readable(shells[0].read), writable(shells[0].write)
@@ -377,8 +377,8 @@ def strictest_shell(
 
 
 def line_network(policy: Policy, chain: AgentChain, line: str | None) -> Network:
-    # Threat: in `npm install && curl …` the second must not get what a rule gives to the first; nor
-    # `env X=1 npm install` what a rule that asks about it gives.
+    # Threat: in `npm install && curl …` the second command must not get what a rule gives to the
+    # first; nor `env X=1 npm install` what a rule that asks about it gives.
     action = None if line is None else Action("shell", "run", line)
     network = shell_for(policy, chain, action).network
     return network if network != "policy" or _can_reach(policy, chain, line) else "loopback"

@@ -1,8 +1,8 @@
-"""Files that survive a crash, and what was replaced in them.
+"""Crash-safe files, and the history of replaced contents.
 
-    disk, atomic, locks      every call that changes one; small files, whole; flock(2) and forks
-    objects                  contents by digest, within a size
-    history, notes, journal  what writes replaced, what calls are about to do, sets that are whole
+    disk, atomic, locks      system calls that change files; small atomic files; flock(2) and forks
+    objects                  contents by digest, within a size bound
+    history, notes, journal  replaced contents, notes of pending changes, atomic sets of changes
 
-By descriptor and name where others can move things; by path only where nobody else can.
+Paths are used only where no other user can move files; elsewhere a descriptor and a name.
 """

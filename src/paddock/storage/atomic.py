@@ -1,6 +1,6 @@
-"""Small files of our own, by path, where no agent can move them.
+"""Read and write Paddock's small files by path, where no agent can move them.
 
-Reads are bounded and never hang; writes are whole or absent and survive a power cut.
+Reads are bounded and never block; writes are atomic and survive a power cut.
 """
 
 import os
@@ -21,7 +21,7 @@ FILE_MODE: Final = 0o600
 WRITABLE_BY_OTHERS: Final = 0o022
 
 _TEMPORARY_NAME: Final = lazy_pattern(r"\.paddock-[0-9a-f]{32}\.tmp")
-"""The form that the workspace hides and sweeps, for `init` writes in a project's root."""
+"""The workspace hides and sweeps such names, because `init` writes in a project's root."""
 _NO_HARD_LINKS: Final = (EPERM, EOPNOTSUPP, ENOSYS, EMLINK, EXDEV)  # link(2): vfat says EPERM
 _ODD: Final = ("is not a regular file", "put a regular file there, or remove it")
 _CLOSED: Final = ("may not be read", "give yourself read permission, or remove the file")
@@ -55,9 +55,9 @@ def _refused(path: Path, problem: str, hint: str) -> ConfigError:
     return ConfigError(f"{quote(str(path))} {problem}", where=str(path), hint=hint)
 
 
-def _looked_at(path: Path, look: Callable[[], T]) -> T | None:
+def _try_read(path: Path, read: Callable[[], T]) -> T | None:
     try:
-        return look()
+        return read()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -68,17 +68,17 @@ def _looked_at(path: Path, look: Callable[[], T]) -> T | None:
 
 
 def read_file(path: Path, bytes_max: int) -> bytes | None:
-    # Threat: a link would make a file from elsewhere count as this one.
+    # Threat: a symlink would pass off another file as this one.
     return read_file_through_links(path, bytes_max, None, os.O_NOFOLLOW)
 
 
 def read_file_through_links(
     path: Path, bytes_max: int, owners: Collection[int] | None = None, more_flags: int = 0
 ) -> bytes | None:
-    """For what the user alone places; refused where others than `owners` can write it."""
-    # Threat: open(2) of a FIFO without a writer would wait for ever, but for O_NONBLOCK.
+    """Read a path that only the user can set; refuse a file that others than `owners` can write."""
+    # Threat: without O_NONBLOCK, open(2) of a FIFO without a writer would block forever.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | more_flags
-    opened = _looked_at(path, lambda: os.open(path, flags))
+    opened = _try_read(path, lambda: os.open(path, flags))
     if opened is None:
         return None
     with held_open(opened) as fd, host_errors("reading", path):
@@ -98,12 +98,12 @@ def read_file_through_links(
 def replace_file(
     path: Path, content: bytes, *, mode: int = FILE_MODE, look: Callable[[], object] = lambda: None
 ) -> None:
-    # Temporary in the same directory → fsync → a last look → rename → fsync of the directory.
+    # Temporary in the same directory → fsync → last check → rename → fsync of the directory.
     with host_errors("writing", path):
         temporary = _write_temporary(path.parent, content, FILE_MODE)
         try:
             if mode != FILE_MODE:
-                # Another mode than our own files have is somebody's choice: no umask cuts it.
+                # The user chose a mode other than the default: the umask must not reduce it.
                 os.chmod(temporary, mode)
             look()
             os.rename(temporary, path)
@@ -114,9 +114,9 @@ def replace_file(
 
 
 def create_file(path: Path, content: bytes, mode: int, drafts: Path | None = None) -> bool:
-    """False where something stands. Killed, a writer leaves its temporary in `drafts`."""
+    """Return False if the path exists. A killed writer leaves its temporary in `drafts`."""
     # Temporary → fsync → link(2), which never replaces → unlink of the temporary → fsync of the
-    # directory. So of several that try at once one succeeds, and nobody sees a part.
+    # directory. So only one of several concurrent writers succeeds, and no reader sees a part.
     with host_errors("writing", path):
         temporary = _write_temporary(path.parent if drafts is None else drafts, content, mode)
         try:
@@ -125,7 +125,7 @@ def create_file(path: Path, content: bytes, mode: int, drafts: Path | None = Non
             except OSError as error:
                 if error.errno not in _NO_HARD_LINKS:
                     raise
-                # Exclusive without hard links too, but a crash may leave a part.
+                # Also exclusive without hard links, but a crash may leave a partial file.
                 _write_new(path, content, mode)
         except FileExistsError:
             return False
@@ -159,7 +159,7 @@ def _write_new(path: Path, content: bytes, mode: int) -> None:
 
 
 def make_directories(path: Path) -> None:
-    with host_errors("making", path):
+    with host_errors("creating", path):
         missing = [path, *takewhile(lambda each: not each.exists(), path.parents)]
         for directory in reversed(missing):
             try:
@@ -177,9 +177,9 @@ def sync_directory(directory: Path) -> None:
 
 
 def require_private(directory: Path, variable: str = "PADDOCK_HOME") -> None:
-    # Threat: whoever can put files here can answer for the user: trust a policy, declare an agent,
+    # Threat: anyone who can write here can act for the user: trust a policy, declare an agent,
     # swap a ledger.
-    status = _looked_at(directory, lambda: os.lstat(directory))
+    status = _try_read(directory, lambda: os.lstat(directory))
     if status is None:
         return
     problem = "is not a directory"
@@ -191,13 +191,13 @@ def require_private(directory: Path, variable: str = "PADDOCK_HOME") -> None:
 
 
 def require_own_link(path: Path) -> None:
-    # Threat: a link of somebody else leads to files of the user's own, never meant for this.
-    status = _looked_at(path, lambda: os.lstat(path))
+    # Threat: another user's symlink can lead to the user's unrelated files.
+    status = _try_read(path, lambda: os.lstat(path))
     if status is None or not stat.S_ISLNK(status.st_mode):
         return
     if status.st_uid not in trusted_owners(path):
         problem = f"is a link that belongs to user {status.st_uid}"
-        raise _refused(path, problem, "remove it, and make your own")
+        raise _refused(path, problem, "remove it, and create your own")
 
 
 def _open_to_others(status: os.stat_result, owners: Collection[int]) -> str:
@@ -209,9 +209,9 @@ def _open_to_others(status: os.stat_result, owners: Collection[int]) -> str:
 
 
 def trusted_owners(directory: Path) -> frozenset[int]:
-    """Who may own what is ours: us, root; for root also the parent's owner: a mounted home."""
+    """Return the user and root; for root also the parent's owner, for a mounted home directory."""
     owners = {os.geteuid(), 0}
     if os.geteuid() == 0:
-        with host_errors("looking at", directory.parent):
+        with host_errors("checking", directory.parent):
             owners.add(os.lstat(directory.parent).st_uid)
     return frozenset(owners)

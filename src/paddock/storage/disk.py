@@ -1,7 +1,7 @@
-"""Every call that changes a disk, each acting on one component; and what its failure means.
+"""System calls that change a disk, each acting on one path component, and their error conversion.
 
-One object, so that a test can make any call fail. Methods take a descriptor and a name under it, no
-path; but for `take`, and where no agent can move it.
+They are methods of one object, so that tests can make any call fail. Methods take a descriptor and
+a name under it, not a path, except `take` and calls on paths that no agent can move.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ _READ_BYTES_MAX: Final = 65_536  # up to here it costs less than a copy by the k
 
 
 class Disk:
-    # Every method raises OSError. First those that are as the system has them.
+    # Every method raises OSError. The first ones are plain system calls.
     sync = staticmethod(os.fsync)
     fdatasync = staticmethod(os.fdatasync)
     pread = staticmethod(os.pread)
@@ -53,7 +53,7 @@ class Disk:
         try:
             return os.open(".", _BOTH | _O_TMPFILE, mode, dir_fd=dir_fd)
         except OSError as failure:
-            # EISDIR: a kernel that knows no O_TMPFILE takes it for O_DIRECTORY.
+            # EISDIR: a kernel without O_TMPFILE treats it as O_DIRECTORY.
             if failure.errno in (EOPNOTSUPP, EISDIR, EINVAL):
                 return None
             raise
@@ -72,7 +72,7 @@ class Disk:
 
     def copy(self, from_fd: int, to_fd: int, size_bytes: int) -> int:
         done, count = 0, size_bytes > _READ_BYTES_MAX
-        # Between file systems, and on those that cannot, the rest is read and written.
+        # Across file systems, or where it is not supported, read and write the rest.
         with contextlib.suppress(OSError):
             while count:
                 count = os.copy_file_range(from_fd, to_fd, size_bytes - done, offset_src=done)
@@ -80,7 +80,7 @@ class Disk:
         return done + sum(self.write(to_fd, c) for c in chunks_of(from_fd, size_bytes, done))
 
     def sync_file_system(self, fd: int) -> None:
-        # Else all are waited for. EPERM: a container's filter that does not know the call.
+        # Otherwise sync all file systems. EPERM: a container's filter may block syncfs.
         if not _does(lambda: files.syncfs(fd), ENOSYS, EPERM):
             os.sync()
 
@@ -94,14 +94,14 @@ class Disk:
             self.sync(fd)
 
     def begin_sync(self, fd: int) -> None:
-        # While something else is waited for; no promise. A journal commits at once what was given
-        # to it by then, so of several files the first fsync(2) waits, and the others hardly do.
+        # Start writing back, without a guarantee. A journal commits all pending data together, so
+        # of several files the first fsync(2) waits and the others hardly do.
         size_bytes = os.fstat(fd).st_size
-        if size_bytes <= 1 << 18:  # of a large file the writing itself takes long
+        if size_bytes <= 1 << 18:  # for a large file the writing itself takes long
             files.start_writing_back(fd, 0, size_bytes)
 
     def link_open(self, fd: int, dir_fd: int, name: str) -> None:
-        # By /proc, as open(2) says for O_TMPFILE: AT_EMPTY_PATH wants a capability.
+        # Through /proc, as open(2) recommends for O_TMPFILE: AT_EMPTY_PATH needs a capability.
         os.link(f"{_BY_DESCRIPTOR}/{fd}", name, dst_dir_fd=dir_fd, follow_symlinks=True)
 
     def link(self, from_fd: int | None, name: str, to_fd: int | None, to: str) -> None:
@@ -113,12 +113,12 @@ class Disk:
             self.move_new_by_link(from_fd, name, to_fd, to)
 
     def take(self, from_fd: int, path: str, to_fd: int, to: str) -> bool:
-        """As `move_new`, out of a tree that is ours alone; False where it cannot be moved."""
-        # To another file system; a directory, where there is no flag of renameat2.
+        """As `move_new`, from a private tree; return False if the entry cannot be moved."""
+        # EXDEV: another file system. EPERM: a directory, without renameat2 flags.
         return _does(lambda: self.move_new(from_fd, path, to_fd, to), EXDEV, EPERM)
 
     def move_new_by_link(self, from_fd: int, name: str, to_fd: int, to: str) -> None:
-        # link(2) never replaces either. It refuses directories, and no other way is safe for them.
+        # link(2) never replaces either. It refuses directories, for which no other way is safe.
         self.link(from_fd, name, to_fd, to)
         self.unlink(from_fd, name)
 
@@ -136,10 +136,10 @@ class Disk:
         os.mkdir(name, mode, dir_fd=dir_fd)
 
     def open_directory(self, dir_fd: int | None, name: str) -> int:
-        """Made durably where it is missing."""
+        """Open a directory; create it durably if it is missing."""
         with contextlib.suppress(FileNotFoundError):
             return os.open(name, DIRECTORY, dir_fd=dir_fd)
-        with contextlib.suppress(FileExistsError):  # somebody else was quicker
+        with contextlib.suppress(FileExistsError):  # another process was faster
             self.make_directory(dir_fd, name, DIRECTORY_MODE)
         with held_open(os.open(f"{name}/..", DIRECTORY, dir_fd=dir_fd)) as parent:
             self.sync(parent)
@@ -148,7 +148,7 @@ class Disk:
     def files_in(
         self, dir_fd: int, folder: str, suffix: str = ""
     ) -> Generator[tuple[int, str, int]]:
-        """In their order, with the folder's descriptor; the file's is open until the next one."""
+        """Yield folder descriptor, name and descriptor, by name; each is open until the next."""
         gone = contextlib.suppress(FileNotFoundError)
         with gone, held_open(os.open(folder, DIRECTORY, dir_fd=dir_fd)) as folder_fd:
             for name in sorted(name for name in os.listdir(folder_fd) if name.endswith(suffix)):
@@ -185,7 +185,7 @@ def _does(act: Callable[[], object], *without: int) -> bool:
 
 
 def _reach(fd: int) -> str | int:
-    # By /proc where it is: fchmod(2) and futimens(3) refuse a descriptor that is O_PATH.
+    # Through /proc if mounted: fchmod(2) and futimens(3) refuse O_PATH descriptors.
     name = f"{_BY_DESCRIPTOR}/{fd}"
     return name if os.path.lexists(name) else fd
 
@@ -234,4 +234,4 @@ def converting(act: str) -> Generator[None]:
         if error.errno not in _FULL:
             raise HostError(f"cannot {said}") from error
         hint = "nothing was changed; delete something, or lower [history] bytes_max"
-        raise StorageFullError(f"no space is left to {said}", hint=hint) from error
+        raise StorageFullError(f"no space left to {said}", hint=hint) from error

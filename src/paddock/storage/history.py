@@ -1,10 +1,10 @@
-"""The history of a plane: what a workspace is about to replace is handed over here first.
+"""The history of a plane: keep files before the workspace replaces them.
 
-    keeper.keep_file(doing, fd)      what stands there is in the store, the note is written
-    … the workspace acts, and sees that it was what was kept that lost its place …
-    kept.settle()                    or, if the act did not happen, kept.release()
+    keeper.keep_file(doing, fd)      the old content is in the store, and the note is written
+    … the workspace acts, and checks that it replaced the content that was kept …
+    kept.settle()                    or kept.release(), if the change did not happen
 
-Store and notes are loaded, and opened, when they are first needed: for calls that write.
+Store and notes are loaded and opened at first use, so that calls that only read do not pay for it.
 """
 
 import fcntl
@@ -39,10 +39,10 @@ class Running(Struct):
 
 
 NEWEST: Final = "newest"
-"""Pins what the newest call replaced; an earlier `newest-…` counts until this one is there."""
+"""The pin of the newest call's replaced contents. Old `newest-…` pins count until it exists."""
 SALT_BYTES: Final = 16
 _RUNNING: Final[ContextVar[Running | None]] = ContextVar("paddock_running_call", default=None)
-"""A handler gets ports, and those serve every call."""
+"""A context variable, because handlers get ports that are shared by all calls."""
 
 
 def current_call() -> Running | None:
@@ -85,26 +85,26 @@ class History:
     def recorded(self, running: Running) -> None:
         if not running.notes:
             return
-        # Where it fails the call is over and on record. The next one tidies, or says what is wrong.
+        # If this fails, the call is still recorded; the next one cleans up or reports the error.
         with suppress(StorageFullError, HostError):
             kept = set[str]()
             if running.kept and self.store.is_over():
                 kept = {digest for digest in running.kept if self.store.has(digest)}
             if kept:
-                # Before its notes are over: until then they keep it from being pruned.
+                # Before its notes are ended: until then they protect it from pruning.
                 with suppress(StorageFullError, HostError):
                     self.store.pin(NEWEST, kept)
             self.notes.over(running.notes)
             if kept:
-                # What this call replaced stays, or a content larger than the bound would go
-                # before anybody could ask for it. A call that kept nothing tidies nothing.
+                # Keep this call's contents, or one larger than the bound would be pruned before
+                # anyone could undo the call. A call that kept nothing prunes nothing.
                 self.store.prune(self.notes.needed() | kept)
 
     def keep_for_ledger(self, content: bytes) -> str:
         store = self.store
         with store.held():
             digest = store.put_bytes(content)
-            # Durable before an entry names it, and never pruned: the entry stays for ever.
+            # Durable before an entry names it, and never pruned, because the entry is permanent.
             store.pin(f"ledger-{digest.partition(':')[2]}", (digest,))
         return digest
 
@@ -121,30 +121,30 @@ def _open(directory: str, bytes_max: int | None, disk: Disk | None) -> "tuple[Ob
 
 
 class Kept(Struct):
-    """What was kept for an act that is about to happen. End it by `settle` or `release`."""
+    """Content kept for a pending change. End it with `settle` or `release`."""
 
-    store: "ObjectStore | None" = None  # None once it is over, and of what was put
+    store: "ObjectStore | None" = None  # None once it is ended, or if the content was copied
     name: str = ""
     digest: str = ""
-    changed_ns: int = 0  # when the file got that name, in `incoming/`
+    changed_ns: int = 0  # ctime when the file got that name, in `incoming/`
     over: Callable[[], None] | None = None
 
     def require_untouched(self) -> None:
-        """FileChangedError: somebody wrote to it since it was kept."""
+        """Raises: FileChangedError: the file was written to since it was kept."""
         if self.store is not None:
             now = os.stat(self.name, dir_fd=self.store.incoming_fd, follow_symlinks=False)
             if now.st_ctime_ns != self.changed_ns:
                 raise _changed()
 
     def settle(self) -> None:
-        """The act took place. FileChangedError: what lost its place was written to: put it back."""
+        """Finish the change. Raises: FileChangedError: the old file was written to; put it back."""
         store, self.store = self.store, None
         if store is None:
             return
         try:
             with held_open(os.open(self.name, READ, dir_fd=store.incoming_fd)) as fd:
-                if _nobody_writes(fd):
-                    # Its age is that of the file, and its mode may let others in.
+                if _has_no_writer(fd):
+                    # The file's own age would make it the first to prune; its mode may be open.
                     store.disk.set_modified(fd, time.time_ns())
                     store.disk.set_mode(fd, PRIVATE_MODE)
                     store.count(store.place(self.name, self.digest, fd))
@@ -154,7 +154,7 @@ class Kept(Struct):
                 store.sync()
                 store.discard(self.name)
         except (OSError, StorageFullError, HostError):
-            return  # whoever sweeps next makes it an object
+            return  # the next sweep makes it an object
         finally:
             store.release()
 
@@ -169,28 +169,28 @@ class Kept(Struct):
 
 
 def _changed() -> FileChangedError:
-    said = "the file was changed by somebody else meanwhile"
+    said = "another process changed the file meanwhile"
     return FileChangedError(said, hint="read it again, then repeat the call")
 
 
-def _nobody_writes(fd: int) -> bool:
+def _has_no_writer(fd: int) -> bool:
     try:
-        # Who opens it for writing while we hold the lease makes the kernel send us SIGIO,
-        # which would end the process. SIGURG is ignored where nobody asks for it.
+        # If another process opens it for writing while the lease is held, the kernel sends SIGIO,
+        # which would end this process. SIGURG is ignored by default.
         fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    except (OSError, AttributeError):  # writers, or mappings; no leases here, or not Linux
+    except (OSError, AttributeError):  # it has writers or mappings, or leases are not supported
         return False
     return True
 
 
 class Keeper(Struct, frozen=True):
-    """Where it raises (StorageFullError, HostError), the act must not happen."""
+    """Keeps old contents. If it raises StorageFullError or HostError, do not make the change."""
 
     history: History | None = None
     is_exempt: Callable[[str], bool] | None = None
-    """Of what only commands write, and can make again, nothing is kept."""
+    """Returns True for paths that only commands write and can recreate; they are not kept."""
 
     def keep_file(self, doing: "Doing", fd: int) -> Kept:
         digest = doing.before
@@ -217,7 +217,7 @@ class Keeper(Struct, frozen=True):
     def note(self, doing: "Doing", kept: Kept | None = None) -> Kept:
         kept = kept or Kept()
         history, running = self.history, current_call()
-        if history is None or running is None:  # no call's work: nobody would ask for a note
+        if history is None or running is None:  # outside a call no note is needed
             return kept
         try:
             kept.over = partial(history.notes.over, history.note_all(running, (doing,)))
@@ -228,15 +228,15 @@ class Keeper(Struct, frozen=True):
 
 
 class BlobStore(History):
-    # Contents that the ledger names by a salted digest, and that can be erased without it. What is
-    # kept is `salt ‖ content`, under the SHA-256 of just that. The salt stands nowhere else: gone
-    # with the object, nobody can try contents against the digest any more. Nothing is pruned.
+    # Contents that the ledger names by a salted digest, so they can be erased without changing it.
+    # An object is `salt ‖ content`, named by the SHA-256 of both, and never pruned. The salt is
+    # stored nowhere else: after an erasure, guesses cannot be tested against the digest.
     def __init__(self, directory: Path, randomness: Callable[[int], bytes]) -> None:
         super().__init__(str(directory), bytes_max=None)
         self._directory, self._randomness = directory, randomness
 
     def put(self, content: bytes) -> str:
-        """With the next `sync`; its salted digest."""
+        """Store content, durable after the next `sync`; return its salted digest."""
         if not self._directory.is_dir():
             make_directories(self._directory.parent)
         digest = self.store.put_bytes(self._randomness(SALT_BYTES) + content)

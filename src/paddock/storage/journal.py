@@ -1,15 +1,15 @@
-"""The one journal: sets of steps that happen as a whole, whatever ends the process.
+"""The plane's journal: sets of steps that are applied completely or not at all, even after a crash.
 
     begin: entry → sync of this directory → its intent → sync
-           the new contents are put under temporary names beside their places → sync
+           the new contents are written to temporary names beside their targets → sync
     commit record → sync                                  ← the set exists from here on
-           the temporaries and their places change places, one by one → sync
-    undo record → sync    somebody was in the way: all is put back
+           the temporaries and their targets are exchanged, one by one → sync
+    undo record → sync    another process interfered: every exchange is undone
     end record → sync
-           what was displaced is removed → the entry is removed
+           the displaced entries are removed → the journal entry is removed
 
-Killed before the commit record is whole, the set never happened. Killed after it, whoever opens
-the journal next completes it or undoes it (`workspace.apply.recover`).
+After a crash before the commit record is complete, the set never happened. After a later crash, the
+next process that opens the journal completes or undoes it (`workspace.apply.recover`).
 """
 
 import contextlib
@@ -33,16 +33,16 @@ from paddock.storage.locks import ClaimedFile, open_locked
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
-# An entry is a file of lines, `<SHA-256, 64 hex digits> <JSON, ASCII> LF`. The digest is over that
-# of the line before (first, the name of the entry) and the JSON: no line of another entry, and none
-# from before a torn one, is taken for one of this entry. The commit is followed by NULs, over which
-# the last two are written, so that a full disk cannot keep an entry from being ended.
+# An entry is a file of lines, `<SHA-256, 64 hex digits> <JSON, ASCII> LF`. The digest covers the
+# digest of the line before (at first, the entry's name) and the JSON, so lines of another entry or
+# after a torn line are not accepted. NULs follow the commit, and the last two records overwrite
+# them, so that an entry can be ended on a full disk.
 #
-# Before a claimed entry is acted on it is synced: acts that outlive the record that they rest on
-# would be misread later. An entry is removed last; lost with the power, that is done again.
+# A claimed entry is synced before it is acted on: changes that outlive the record of their reason
+# would be misread later. An entry is removed last; if a power cut undoes that, it is repeated.
 
 FORMAT: Final = "paddock-journal/1"
-FORMAT_BESIDE: Final = "paddock-journal/2"  # who knows no second root must not settle it
+FORMAT_BESIDE: Final = "paddock-journal/2"  # versions without a second root must not settle it
 RESERVE: Final = b"\0" * 512
 _NAME: Final = lazy_pattern(r"[0-9a-f]{32}\.entry")
 _CLAIM: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -59,8 +59,8 @@ class _Row(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
 
 class EntryMark(_Row, frozen=True):
-    # No device number, which a restart may change: compared within one directory. Size and time of
-    # a directory are 0, for our own acts move them; `held` is the digest of all that it holds.
+    # No device number, which a reboot may change: marks are compared within one directory. Size and
+    # time of a directory are 0, because the set itself changes them; `held` digests its contents.
     kind: MarkKind
     inode: int
     size_bytes: int
@@ -69,7 +69,7 @@ class EntryMark(_Row, frozen=True):
 
 
 class SwapStep(_Row, frozen=True, tag="swap"):
-    # With the temporary name beside it, of the entry's token and the number.
+    # Exchanges `name` with the temporary beside it, named by the entry's token and `number`.
     directory: str
     name: str
     number: int
@@ -152,7 +152,7 @@ def payload_of(record: Record) -> dict[str, Json]:
 
 
 def encode_line(previous: str, payload: Json) -> tuple[bytes, str]:
-    # ASCII: a name that is not UTF-8 holds lone surrogates, which JSON escapes.
+    # ASCII: a name that is not UTF-8 contains lone surrogates, which JSON escapes.
     text = json.dumps(payload, ensure_ascii=True, separators=(",", ":")).encode("ascii")
     digest = _digest(previous, text)
     return b"%s %s\n" % (digest.encode("ascii"), text), digest
@@ -163,7 +163,7 @@ def _digest(previous: str, text: bytes) -> str:
 
 
 def decode(name: str, content: bytes) -> tuple[Records, str, int]:
-    """With the last digest, and where it ends. What was torn is left out. IntegrityError: else."""
+    """Return records, last digest and end, without a torn tail. Raises: IntegrityError."""
     records, previous, end_bytes = Records(), name, 0
     for line in content.split(b"\n")[:-1]:
         digest, _, text = line.partition(b" ")
@@ -182,7 +182,7 @@ def _with_record(name: str, records: Records, text: bytes) -> Records:
         is_known = not isinstance(record, Intent) or fields.get("format") == record.format
         if found is not None and is_known:
             return found
-    said = f"journal entry {name} has a whole line that is no record of {FORMAT}"
+    said = f"journal entry {name} has a whole line that is not a record of {FORMAT}"
     raise IntegrityError(said, hint="was it written by a newer paddock?")
 
 
@@ -206,7 +206,7 @@ class JournalEntry(ClaimedFile):
         try:
             self.record(CommitRecord(steps), len(RESERVE))
         except PaddockError:
-            # The record may be there, whole, though its sync failed: nobody must find it.
+            # The record may be complete although its sync failed: make it unreadable.
             with contextlib.suppress(OSError):
                 os.pwrite(self.fd, bytes(64), self.end_bytes)
             raise
@@ -218,11 +218,11 @@ class JournalEntry(ClaimedFile):
     def abandon(self) -> None:
         with converting("remove a journal entry"):
             self.remove()
-            self.disk.sync(self._dir_fd)  # not committed: it must not come back
+            self.disk.sync(self._dir_fd)  # not committed: it must not reappear after a crash
 
     def record(self, record: Record, room: int = 0) -> None:
         if (records := self.records.followed_by(record)) is None:
-            raise InternalError(f"a journal entry goes on with {record!r}")
+            raise InternalError(f"unexpected record in a journal entry: {record!r}")
         line, digest = encode_line(self._last_digest, payload_of(record))
         if self.end_bytes + len(line) + room > limits.journal_entry_bytes_max:
             said = "the set is too large for one journal entry"
@@ -243,8 +243,8 @@ class Journal:
         with converting(f"open the journal {quote(directory)}"):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(directory, DIRECTORY_MODE)
-            # Threat: whoever can write here can have names moved in any tree that the
-            # plane's user may change.
+            # Threat: anyone who can write here can have names moved in any tree that the plane's
+            # user can change.
             require_private(Path(directory))
             self._dir_fd = os.open(directory, DIRECTORY)
 
@@ -264,12 +264,12 @@ class Journal:
             return JournalEntry.make(self._disk, self._dir_fd, ".entry")
 
     def claim_dead(self) -> Generator[JournalEntry | UnclaimedEntry]:
-        """Entries of dead owners, not read yet; each is ours until the next one is asked for."""
+        """Yield entries of dead owners, not loaded yet; each is released before the next."""
         with converting("list the journal"):
             names = sorted(name for name in os.listdir(self._dir_fd) if _NAME.fullmatch(name))
         for name in names:
-            # Threat: one entry that we may not open (root's, in a plane of another user), or
-            # what is none (a link, a device) would keep every later set from being made.
+            # Threat: an entry that this user cannot open (root's, in a user's plane) or that is not
+            # a regular file (a symlink, a device) would block every later set.
             try:
                 fd = open_locked(self._dir_fd, name, _CLAIM)
             except OSError as failure:

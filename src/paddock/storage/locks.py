@@ -1,6 +1,6 @@
-"""Locks between processes: flock(2) on what is changed itself; and what a forked child does.
+"""Lock files between processes with flock(2), and reset state in forked children.
 
-A killed holder leaves none behind. Every wait is bounded: a stopped one must not stop everybody.
+The kernel releases a dead holder's locks. Every wait is bounded: a holder may be stopped.
 """
 
 import os
@@ -60,7 +60,7 @@ def wait_for_lock(fd: int, kind: int, wait_s: float | None = None) -> bool:
 
 
 def open_locked(dir_fd: int | None, name: str | Path, flags: int) -> int | None:
-    """Of a file or directory; None where another has its lock, or it is gone."""
+    """Open and lock a file or directory; None if another process locks it, or it is gone."""
     try:
         fd = os.open(name, flags, 0o600, dir_fd=dir_fd)
     except FileNotFoundError:
@@ -69,7 +69,7 @@ def open_locked(dir_fd: int | None, name: str | Path, flags: int) -> int | None:
         return None
     is_ours = False
     try:
-        # Looked at again under the lock: its holder may have removed it before we had it.
+        # Check again under the lock: the previous holder may have removed it.
         is_ours = try_lock(fd) and leads_to(dir_fd, name, fd)
     finally:
         if not is_ours:
@@ -78,7 +78,7 @@ def open_locked(dir_fd: int | None, name: str | Path, flags: int) -> int | None:
 
 
 def unlock(fd: int) -> None:
-    # Before it is closed: a child forked meanwhile holds a copy, and would keep the lock.
+    # Unlock before closing: a child forked meanwhile has a copy that would keep the lock.
     try:
         flock(fd, LOCK_UN)
     finally:
@@ -86,7 +86,7 @@ def unlock(fd: int) -> None:
 
 
 class ClaimedFile:
-    # Whoever can lock it knows that its process is dead, and has it from then on.
+    # A process that can lock it knows that its owner is dead, and takes it over.
     def __init__(self, disk: "Disk", dir_fd: int, name: str, fd: int) -> None:
         self.disk, self._dir_fd, self.name, self.fd = disk, dir_fd, name, fd
         self.end_bytes = self.size_bytes = 0  # of the lines; NULs follow, up to the size
@@ -95,7 +95,7 @@ class ClaimedFile:
     def make(cls, disk: "Disk", dir_fd: int, suffix: str) -> Self:
         name = os.urandom(16).hex() + suffix
         made = cls(disk, dir_fd, name, disk.create(dir_fd, name))
-        # Between the two calls somebody may have taken it for a dead one.
+        # Between the two calls another process may have taken it for a dead owner's.
         if not try_lock(made.fd) or not leads_to(dir_fd, name, made.fd):
             made.release()
             return cls.make(disk, dir_fd, suffix)
@@ -107,7 +107,7 @@ class ClaimedFile:
         return made
 
     def append(self, lines: bytes, room: int, sync: Callable[[int], None] | None) -> None:
-        """Write over the NULs, or with so many new ones; one that failed is written over."""
+        """Overwrite the NULs; add `room` new ones if they run out. It can be retried."""
         end_bytes = self.end_bytes + len(lines)
         nuls = bytes(room) if end_bytes > self.size_bytes else b""
         os.lseek(self.fd, self.end_bytes, os.SEEK_SET)
@@ -154,17 +154,17 @@ def try_locked(directory: Path, kind: int = LOCK_EX, wait_s: float = 0.0) -> Gen
         unlock(fd)
 
 
-_anew: Final[weakref.WeakKeyDictionary[Any, Callable[[Any], None]]] = weakref.WeakKeyDictionary()
+_resets: Final[weakref.WeakKeyDictionary[Any, Callable[[Any], None]]] = weakref.WeakKeyDictionary()
 
 
-def call_after_fork(thing: T, anew: Callable[[T], None]) -> None:
-    """Have `anew(thing)` called in every child that is forked while `thing` is there."""
-    # Only the forking thread goes on there: what others hold stays taken, what they began unended.
-    _anew[thing] = anew
+def call_after_fork(target: T, reset: Callable[[T], None]) -> None:
+    """Call `reset(target)` in every child that is forked while `target` is alive."""
+    # Only the forking thread runs in the child: other threads' mutexes would stay locked there.
+    _resets[target] = reset
 
 
 class Late(Generic[T]):
-    # Made at its first use, by whichever thread.
+    # A value created at its first use, by any thread.
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
         self.made: T | None = None
@@ -182,8 +182,8 @@ class Late(Generic[T]):
 
 
 def _in_child() -> None:
-    for thing, anew in list(_anew.items()):
-        anew(thing)
+    for target, reset in list(_resets.items()):
+        reset(target)
 
 
 os.register_at_fork(after_in_child=_in_child)

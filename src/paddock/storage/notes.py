@@ -1,8 +1,8 @@
-"""What a call is about to do to one path, on the device before it does it.
+"""Record durably what a call is about to do to a path, before it does it.
 
-Each process writes one file in `notes/`, a line a note. A note is one write and one sync, over NULs
-that are on the device by then: so neither the file's size nor its blocks change, and the sync waits
-for the line alone, not for the journal of the file system.
+Each process writes one file in `notes/`, one line per note. A note is one write and one sync, over
+NULs that are already durable: neither the file's size nor its blocks change, so the sync waits only
+for the line, not for the file system's journal.
 """
 
 import json
@@ -22,20 +22,20 @@ from paddock.storage.objects import ObjectStore, StoreReader
 
 _NOTES: Final = "notes"
 _SUFFIX: Final = ".notes"
-_FILE_BYTES_MAX: Final = 16_000_000  # of a file's end: what is at work stands there
+_FILE_BYTES_MAX: Final = 16_000_000  # read from a file's end, where the running calls' notes are
 _CUT_AT_BYTES: Final = 65_536
 _ROOM_BYTES: Final = 4096
 _DAY_S: Final = 86_400
 
 
 class CallMark(Struct, frozen=True, array_like=True):
-    # Threat: a model chooses `call_id`, and may give one twice; what tells a call from
-    # every other is `intent`, which the ledger drew.
+    # Threat: a model chooses `call_id`, and may repeat one; `intent`, a random id from the
+    # ledger, is unique.
     call_id: str
     tool: str
     agent: str
     session_id: str
-    intent: str = ""  # in notes of a version that did not write it
+    intent: str = ""  # empty in notes from older versions
 
 
 DoingKind: TypeAlias = Literal[
@@ -49,11 +49,11 @@ class Doing(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     kind: DoingKind
     entry: DoingEntry = "file"
     before: str | None = None
-    after: str | None = None  # versions; None: nothing stands there
+    after: str | None = None  # versions; None: no entry at the path
     to: str | None = None
-    mode: int | None = None  # of what goes away
-    made: tuple[str, ...] = ()  # directories on the way
-    entry_after: DoingEntry | Literal[""] = ""  # where that is something else
+    mode: int | None = None  # of the entry that is replaced or removed
+    made: tuple[str, ...] = ()  # parent directories that it creates
+    entry_after: DoingEntry | Literal[""] = ""  # if different from `entry`
     is_kept: bool = True
     mode_after: int | None = None
 
@@ -110,14 +110,14 @@ class Notes:
             return list(noted)
 
     def over(self, numbers: Sequence[int]) -> None:
-        # Undone, or on record in the ledger.
+        # These calls were undone, or are recorded in the ledger.
         with self._mutex, suppress(OSError):
             own = self._own
             if own is None or not numbers:
                 return
             self._needed.difference_update(numbers)
             if self._needed or own.end_bytes <= _CUT_AT_BYTES:
-                # Not waited for. What stands there after a crash is held against the ledger.
+                # Not synced: after a crash, notes that remain are compared with the ledger.
                 self._append(own, f'{{"over":[{",".join(map(str, numbers))}]}}\n', None)
             else:
                 own.cut(0)
@@ -125,7 +125,7 @@ class Notes:
     @staticmethod
     def _append(own: ClaimedFile, text: str, sync: Callable[[int], None] | None) -> None:
         try:
-            # ASCII only, so that names that are not UTF-8 come back as they were.
+            # ASCII only, so that names that are not UTF-8 survive unchanged.
             own.append(text.encode("ascii"), _ROOM_BYTES, sync)
         except BaseException:
             own.cut(own.end_bytes)  # a torn line would swallow the next one
@@ -137,20 +137,20 @@ class Notes:
         return frozenset(doing.before for doing in doings if doing.before is not None)
 
     def tidy(self, ended: Collection[Note]) -> None:
-        """Remove the files of processes that are gone, and hold no note but these."""
+        """Remove the files of dead processes if all their notes are in `ended`."""
         with converting("read the history"):
             disk = self._store.disk
             for dir_fd, name, _ in disk.files_in(self._store.fd, _NOTES, _SUFFIX):
                 with suppress(OSError):
                     if (fd := open_locked(dir_fd, name, READ)) is not None:
                         with held_open(fd):
-                            # Under the lock: its process may have noted more before it went.
+                            # Read under the lock: its process may have added notes before it died.
                             if all(note in ended for note in _read(fd)):
                                 disk.unlink(dir_fd, name)
 
 
 def read_notes(store: StoreReader) -> tuple[Note, ...]:
-    """Every note that is not over, oldest first. What is no note is passed over."""
+    """Return every note that is not over, oldest first; skip invalid lines."""
     found: list[Note] = []
     with converting("read the history"), suppress(FileNotFoundError):
         for _, _, fd in store.disk.files_in(store.look(), _NOTES, _SUFFIX):
@@ -161,16 +161,16 @@ def read_notes(store: StoreReader) -> tuple[Note, ...]:
 def _read(fd: int) -> Collection[Note]:
     size_bytes = os.fstat(fd).st_size
     start = max(0, size_bytes - _FILE_BYTES_MAX - _ROOM_BYTES)
-    # The end of a line, where the first one was cut, is no note.
+    # The first line may be cut; its rest is not a valid note.
     text = read_bytes(fd, size_bytes - start, start).rstrip(b"\0")[-_FILE_BYTES_MAX:]
     notes: dict[int, Note] = {}
     for line in text.splitlines():
-        # Torn by a kill, before the act that it is about.
+        # A torn line is from a writer killed before it acted: skip it.
         with suppress(ValueError, TypeError, LookupError, AttributeError, ValidationError):
             record = json.loads(line)
             for number in record.get("over", ()):
                 notes.pop(number, None)
-            # The last member is missing in notes of a version that did not write it.
+            # Notes from older versions lack the last member.
             if "note" in record and len(record["doing"]) >= len(Doing.__struct_fields__) - 1:
                 notes[convert(record["note"], int)] = convert(record, Note)
     return notes.values()

@@ -1,10 +1,10 @@
-"""The store of contents: each one once, under the digest of its bytes.
+"""Content-addressed object store: each content once, named by the digest of its bytes.
 
-    <64 hex digits>          an object, as it is; with `.z`, one that an earlier version packed
-    incoming/<random>.held   a content that has no digest for a name yet: put, or a second name
-                             of a large file that is about to be replaced; empty, a name for later
+    <64 hex digits>          an object; with `.z`, one compressed by an earlier version
+    incoming/<random>.held   a content not yet named by its digest: copied here, or a second link to
+                             a large file that is about to be replaced; if empty, a reserved name
 
-A digest never leads to less than the whole content, whatever ends the process.
+A digest never names a partial content, even after a crash.
 """
 
 import hashlib
@@ -34,20 +34,20 @@ from paddock.values.entries import DIGEST_PREFIX, digest_of
 
 # Durability, step by step (open(2), fsync(2), rename(2)):
 #
-#   put    a file in `incoming/` → write             nobody takes it for an object
+#   put    a file in `incoming/` → write             not yet an object
 #   sync   fsync of the file → fsync of `incoming/`  ← from here on it is kept
-#          → rename to its digest                    nobody waits for that to be on the device
+#          → rename to its digest                    not synced
 #   hold   link to `incoming/` → fsync of the file → fsync of `incoming/` → (the writer exchanges
-#          the files) → nobody has it open for writing → rename to its digest
+#          the files) → no process has it open for writing → rename to its digest
 #
-# After a power cut or a kill it stands under the one name or the other. So the first who puts, or
-# misses a digest, makes objects of all that dead processes left in `incoming/`, the half-written,
-# which nothing ever names, too. Names in `incoming/` are made ahead, empty, several with one sync:
-# a put into one of them waits for its bytes alone. An object that is there is replaced.
+# After a power cut or a kill the content has one of the two names. So the first process that puts,
+# or misses a digest, turns all that dead processes left in `incoming/` into objects, even partial
+# contents, which nothing ever names. Empty names in `incoming/` are created ahead, several with one
+# sync, so that a put waits only for its bytes. An existing object is replaced.
 #
-# Only a file that has one name, is ours, and lies on the store's file system can be held; and only
-# if nobody can write to it any more does it become an object: a read lease (fcntl(2), F_SETLEASE)
-# is refused exactly while somebody can. Else, and where there are no leases, it is copied.
+# Only a file with one link, owned by this user, on the store's file system can be held. It becomes
+# an object only if no process can write to it: a read lease (fcntl(2), F_SETLEASE) is refused while
+# one can. Otherwise, or without leases, it is copied.
 
 PACKED: Final = ".z"
 _DIGEST: Final = lazy_pattern(r"sha256:([0-9a-f]{64})")
@@ -59,27 +59,27 @@ _COUNT: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _INCOMING: Final = "incoming"
 _HELD: Final = ".held"
 _FILL: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-HELD_BYTES_MIN: Final = 4096  # a smaller file is copied, which costs less there
-PACKED_BYTES_MAX: Final = 64_000_000  # a packed object that holds more is a forgery
+HELD_BYTES_MIN: Final = 4096  # below this, copying is faster
+PACKED_BYTES_MAX: Final = 64_000_000  # a larger packed object is forged
 _NOT_HERE: Final = frozenset({EXDEV, EPERM, EACCES, EMLINK, EOPNOTSUPP, ENOENT})
-"""link(2): another file system or mount, no hard links there, no /proc."""
-_KEEP: Final = "keep what is about to be replaced"
+"""Errors of link(2): another file system or mount, no hard links, no /proc."""
+_KEEP: Final = "keep the content that is about to be replaced"
 _READ: Final = "read the history"
 _Unpacked = Callable[[int, int], Iterable[bytes]]
 
 
 def name_of(digest: str) -> str:
     found = _DIGEST.fullmatch(digest)
-    # Threat: one read from a record that somebody wrote could be a path.
+    # Threat: a digest from a forged record could be a path.
     if found is None:
-        raise IntegrityError(f"{quote(digest)} is no digest of an object")
+        raise IntegrityError(f"{quote(digest)} is not a digest of an object")
     return found[1]
 
 
 class StoreReader:
-    # Makes, moves and removes nothing: it serves also where the file system is full, or read-only.
-    # Threat: whoever can write to the store can forge what undo brings back, so every object is
-    # checked against its name when it is read.
+    # Never writes: it also works on a full or read-only file system.
+    # Threat: anyone who can write to the store can forge contents that undo restores, so every
+    # object is compared with its digest when it is read.
     def __init__(self, directory: str, *, disk: Disk | None = None) -> None:
         self.disk, self._directory, self._fd = disk or Disk(), directory, -1
         self._mutex = threading.RLock()
@@ -101,7 +101,7 @@ class StoreReader:
             os.close(fd)
 
     def look(self) -> int:
-        """A descriptor of the store's directory. Raises: FileNotFoundError, ConfigError."""
+        """Return a descriptor of the store's directory. Raises: FileNotFoundError, ConfigError."""
         if self._fd < 0:
             with self._mutex:
                 if self._fd < 0:
@@ -128,14 +128,14 @@ class StoreReader:
             continue
 
     def copy_to(self, digest: str, fd: int) -> None:
-        """Where this raises, throw away what was written."""
+        """If this raises, discard the bytes written."""
         for piece in self._content(digest):
             self.disk.write(fd, piece)
 
     def _content(self, digest: str) -> Generator[bytes]:
         with self._opened(digest) as found:
             if found is None:
-                said = f"the history does not keep the content {quote(digest)} any more"
+                said = f"the history no longer has the content {quote(digest)}"
                 raise HostError(said, hint="it was pruned to keep to [history] bytes_max")
             (fd, unpacked), hashed = found, hashlib.sha256()
             try:
@@ -145,7 +145,7 @@ class StoreReader:
             except (ValueError, zlib.error) as failure:
                 raise _damaged(digest, str(failure)) from failure
             if DIGEST_PREFIX + hashed.hexdigest() != digest:
-                raise _damaged(digest, "its content has another digest")
+                raise _damaged(digest, "its content has a different digest")
 
     @contextmanager
     def _opened(self, digest: str) -> "Generator[tuple[int, _Unpacked] | None]":
@@ -153,11 +153,11 @@ class StoreReader:
             name, found = name_of(digest), None
             with suppress(FileNotFoundError):
                 dir_fd = self.look()
-                # What has no digest for a name yet has one by now where its process lived.
-                for stands in chain((name, name + PACKED), self._first_places(digest), (name,)):
+                # Try the name again last: a live process may have renamed the content meanwhile.
+                for path in chain((name, name + PACKED), self._first_places(digest), (name,)):
                     with suppress(FileNotFoundError):
-                        fd = held.enter_context(held_open(os.open(stands, READ, dir_fd=dir_fd)))
-                        found = fd, _unpacked if stands.endswith(PACKED) else chunks_of
+                        fd = held.enter_context(held_open(os.open(path, READ, dir_fd=dir_fd)))
+                        found = fd, _unpacked if path.endswith(PACKED) else chunks_of
                         break
             yield found
 
@@ -186,17 +186,17 @@ def _unpacked(fd: int, size_bytes: int) -> tuple[bytes]:
     if len(content) > PACKED_BYTES_MAX:
         raise ValueError(f"it holds more than {PACKED_BYTES_MAX} bytes")
     if not unpacker.eof or unpacker.unused_data:
-        raise ValueError("it is cut, or something stands behind it")
+        raise ValueError("it is truncated, or has trailing bytes")
     return (content,)
 
 
 class ObjectStore(StoreReader):
-    # What is put is on the device, and found by others, after the next `sync`.
+    # A content that was put is durable, and visible to other processes, after the next `sync`.
     def __init__(self, directory: str, *, bytes_max: int | None, disk: Disk | None = None) -> None:
         super().__init__(directory, disk=disk)
         self._bytes_max, self._incoming_fd = bytes_max, -1
         self._staged: dict[str, tuple[int, str]] = {}
-        """By digest, a descriptor and the name in `incoming/`, which is on the device, or else: """
+        """By digest: a descriptor and the name in `incoming/`, durable unless the next is True."""
         self._has_unsynced_names = self._swept = False
         self._ready: list[str] = []
         self._ahead = 0
@@ -205,7 +205,7 @@ class ObjectStore(StoreReader):
 
     def renew(self) -> None:
         super().renew()
-        # A lock would last as long as the child that holds a copy of it.
+        # The child's copy would keep the lock as long as the child lives.
         for fd in (*(fd for fd, _ in self._staged.values()), self._lock_fd):
             if fd >= 0:
                 os.close(fd)
@@ -239,7 +239,7 @@ class ObjectStore(StoreReader):
                 self._incoming_fd = self.disk.open_directory(self.fd, _INCOMING)
             return self._incoming_fd
 
-    # Its lock, flock(2) on the directory: whoever puts shares it, whoever prunes has it alone.
+    # The lock, flock(2) on the directory: shared while putting, exclusive while pruning.
 
     def acquire(self) -> None:
         with self._mutex, converting("lock the history"):
@@ -257,7 +257,7 @@ class ObjectStore(StoreReader):
 
     def release(self) -> None:
         with self._mutex:
-            # It has none in a child that was forked while its parent had it.
+            # A child forked while its parent had the lock has no share.
             self._shares = max(0, self._shares - 1)
             if not self._shares and self._lock_fd >= 0:
                 fd, self._lock_fd = self._lock_fd, -1
@@ -265,7 +265,7 @@ class ObjectStore(StoreReader):
 
     @contextmanager
     def held(self) -> Generator[None]:
-        """While it lasts no process prunes: until what was put is named by something."""
+        """Prevent pruning by any process, until the contents put are named by a note or pin."""
         self.acquire()
         try:
             yield
@@ -296,13 +296,13 @@ class ObjectStore(StoreReader):
 
         def copy(to_fd: int) -> None:
             if self.disk.copy(fd, to_fd, size_bytes) != size_bytes:
-                raise HostError("a file became shorter while the history kept it")
+                raise HostError("a file was truncated while the history copied it")
 
         self._stage(known, copy)
         return known
 
     def open_draft(self) -> int | None:
-        """For `adopt`, seen by nobody, the caller's to close; None without O_TMPFILE."""
+        """Open an unnamed file for `adopt`, which the caller closes; None without O_TMPFILE."""
         with converting(_KEEP):
             return self.disk.open_unnamed(self.fd)
 
@@ -318,7 +318,7 @@ class ObjectStore(StoreReader):
             self._sweep_once()
             with self.held():
                 self._staged[digest] = self._incoming(draft)
-                self._shares += 1  # until it has its name
+                self._shares += 1  # until it is renamed to its digest
                 try:
                     fill(self._staged[digest][0])
                 except BaseException:
@@ -328,7 +328,7 @@ class ObjectStore(StoreReader):
     def _incoming(self, draft: int | None) -> tuple[int, str]:
         while draft is None and self._ready:
             name = self._ready.pop()
-            # It could not be made, or another process has swept it while nothing was put here.
+            # Creating it failed, or another process swept it while this one was idle.
             with suppress(FileNotFoundError):
                 return os.open(name, _FILL, dir_fd=self.incoming_fd), name
         name, self._has_unsynced_names = _held_name(), True
@@ -362,7 +362,7 @@ class ObjectStore(StoreReader):
                 self._drop(self._staged)
 
     def _sync_names(self) -> None:
-        # With more of them: who puts once makes none, and who goes on twice as many each time.
+        # Create names ahead: none at the first put, then twice as many each time.
         names = [_held_name() for _ in range(self._ahead)]
         with suppress(OSError):
             for name in names:
@@ -372,7 +372,7 @@ class ObjectStore(StoreReader):
         self._ahead, self._has_unsynced_names = min(max(1, self._ahead * 2), 16), False
 
     def place(self, incoming: str, digest: str, fd: int) -> int:
-        """Let a content replace what stands there; how many bytes more the store has."""
+        """Rename a content to its digest; return how many bytes the store grew."""
         name, there = name_of(digest), 0
         with suppress(FileNotFoundError):
             there = os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_size
@@ -380,12 +380,12 @@ class ObjectStore(StoreReader):
         return os.fstat(fd).st_size - there
 
     def discard(self, incoming: str) -> None:
-        # One that cannot be removed is swept later.
+        # If removal fails, it is swept later.
         with suppress(OSError):
             self.disk.unlink(self.incoming_fd, incoming)
 
     def hold_file(self, fd: int, digest: str) -> Kept | None:
-        """A large file that is about to lose its only name; None where it has to be put."""
+        """Link a large file that is about to lose its only name; None if it must be copied."""
         with converting(_KEEP), self._mutex:
             status = os.fstat(fd)
             is_large = stat.S_ISREG(status.st_mode) and status.st_size >= HELD_BYTES_MIN
@@ -407,12 +407,12 @@ class ObjectStore(StoreReader):
             return Kept(self, name, digest, changed_ns)
 
     def recover(self) -> None:
-        """Keep what killed processes left, where nobody else puts."""
-        with self._mutex, converting("keep what a killed process left"), self._alone() as is_alone:
+        """Keep contents that killed processes left, if no other process is putting."""
+        with self._mutex, converting("recover kept contents"), self._alone() as is_alone:
             if is_alone:
                 names = os.listdir(self.incoming_fd)
                 for _, fd, _ in self.held_contents():
-                    self.put_file(fd)  # a copy, for its other name may be in use
+                    self.put_file(fd)  # a copy, because its other link may be in use
                 self.sync()
                 for name in names:
                     self.discard(name)
@@ -429,7 +429,7 @@ class ObjectStore(StoreReader):
             self._sweep_once()
 
     def forget(self, digest: str) -> bool:
-        """Durably; whether it was there. What a snapshot or a backup still holds, stays there."""
+        """Remove a content durably, not from snapshots or backups; return whether it existed."""
         self.sync()
         is_there = False
         with self._mutex, converting("remove a content"), suppress(FileNotFoundError):
@@ -437,18 +437,18 @@ class ObjectStore(StoreReader):
             with suppress(FileNotFoundError):
                 self.disk.unlink(fd, name_of(digest))
                 is_there = True
-            # Nobody waited for its name: it must not come back under the one that it had before.
+            # Its rename was not synced: it must not reappear under its name in `incoming/`.
             for held, held_fd, status in self.held_contents():
                 if digest_of_file(held_fd, status.st_size) == digest:
                     self.disk.unlink(self.incoming_fd, held)
                     is_there = True
-            # Also where it was gone: whoever removed it may have been killed before this.
+            # Also if it was gone: the process that removed it may have been killed before this.
             self.disk.sync(fd)
             self.disk.sync(self.incoming_fd)
         return is_there
 
-    # Size: one number in a file, moved by whoever puts or prunes. One who is killed may leave it a
-    # little off; every pruning counts anew.
+    # Size: one number in a file, updated by puts and prunes. A kill may leave it slightly wrong;
+    # every pruning counts again.
 
     def count(self, size_bytes: int) -> None:
         if size_bytes and self._bytes_max is not None:
@@ -463,18 +463,18 @@ class ObjectStore(StoreReader):
 
     def _add_usage(self, size_bytes: int, counted: int | None = None) -> int:
         with held_open(os.open("usage", _COUNT, 0o600, dir_fd=self.fd)) as fd:
-            wait_for_lock(fd, LOCK_EX)  # in vain, it is a little off
+            wait_for_lock(fd, LOCK_EX)  # after a timeout the number may be slightly wrong
             if counted is None:
                 with suppress(ValueError):
                     counted = int(os.pread(fd, 21, 0))
-            if counted is None:  # what is to be added stands there already
+            if counted is None:  # the new content is already among the objects
                 counted, size_bytes = sum(size for *_, size in self._objects()), 0
             total = max(0, counted + size_bytes)
             os.pwrite(fd, f"{total:020d}\n".encode(), 0)
             return total
 
     def _objects(self) -> Generator[tuple[int, str, int]]:
-        # Opened anew: a descriptor that threads share has one place in the listing for all.
+        # Opened again: threads that share a descriptor would share its position in the listing.
         with held_open(os.open(".", DIRECTORY, dir_fd=self.fd)) as fd:
             for name in filter(_OBJECT_NAME.fullmatch, os.listdir(fd)):
                 with suppress(FileNotFoundError):  # pruned meanwhile
@@ -482,9 +482,9 @@ class ObjectStore(StoreReader):
                     yield status.st_mtime_ns, name, status.st_size
 
     def prune(self, keep: Collection[str]) -> int:
-        """Forget the oldest but for `keep` and what is pinned; the bytes that this freed."""
+        """Remove the oldest objects except `keep` and pinned ones; return the bytes freed."""
         with self._mutex, converting("prune the history"), self._alone() as is_alone:
-            # Alone: nobody who found an object loses it before it is named.
+            # Exclusive: no process may lose an object that it found before it is named.
             if not is_alone or self._bytes_max is None:
                 return 0
             spared = {*map(name_of, keep), *self._pinned()}
@@ -492,7 +492,7 @@ class ObjectStore(StoreReader):
             before = total = sum(size_bytes for *_, size_bytes in rows)
             if total > self._bytes_max:
                 for _, name, size_bytes in rows:
-                    # A sixteenth less than the bound, so that the next write does not prune again.
+                    # Go a sixteenth below the bound, so that the next write does not prune again.
                     if total <= self._bytes_max - self._bytes_max // 16:
                         break
                     if name.removesuffix(PACKED) not in spared:
@@ -502,12 +502,12 @@ class ObjectStore(StoreReader):
             self._add_usage(0, total)
             return before - total
 
-    # `pins/<name>`: the second since 1970 until which it counts, or `-`; then digests, one a line.
-    # File under another name → fsync → rename → fsync of the directory, with the lock shared.
+    # `pins/<name>`: its expiry in seconds since 1970, or `-`; then digests, one per line.
+    # Temporary file → fsync → rename → fsync of the directory, with the lock shared.
 
     def pin(self, name: str, digests: Collection[str], *, until_s: float | None = None) -> None:
-        """Until then, in seconds since 1970. Inside the `held` in which they were put, or found."""
-        names = [name_of(digest) for digest in sorted(digests)]  # IntegrityError where it is none
+        """Pin contents, until a time since 1970. Call it in the `held` that put or found them."""
+        names = [name_of(digest) for digest in sorted(digests)]  # or IntegrityError
         until = "-" if until_s is None else str(int(until_s) + 1)
         lines = (until, *(DIGEST_PREFIX + each for each in names))
         self.sync()
@@ -530,7 +530,7 @@ class ObjectStore(StoreReader):
 
     def _pins(self, name: str) -> AbstractContextManager[int]:
         if _PIN.fullmatch(name) is None:
-            raise InternalError(f"a pin cannot have the name {quote(name)}")
+            raise InternalError(f"invalid pin name {quote(name)}")
         return held_open(self.disk.open_directory(self.fd, _PINS))
 
     def _pinned(self) -> set[str]:
@@ -540,12 +540,12 @@ class ObjectStore(StoreReader):
             until, *digests = text.splitlines() or ("",)
             is_over = until.isdecimal() and int(until) <= time.time()
             is_older = pin.startswith(f"{NEWEST}-") and NEWEST in found
-            # A draft is a dead process's, since we have the store's lock alone.
+            # A draft is from a dead process, because this one has the store's lock exclusively.
             if is_over or is_older or _PIN.fullmatch(pin) is None:
                 self.disk.unlink(dir_fd, pin)
             else:
                 found[pin] = digests
-        # What is no digest in them pins nothing.
+        # Lines that are not digests pin nothing.
         return {line.rpartition(":")[2] for digests in found.values() for line in digests}
 
 

@@ -1,7 +1,7 @@
-"""Shipped fakes of the real things.
+"""Test doubles for programs that embed Paddock.
 
     memory_ledger, memory_collector   without a disk, without a database
-    faulty_disk        a disk of which a chosen call fails
+    faulty_disk        a disk on which a chosen call fails
 
-They keep the ports of the real things and pass the same suites.
+They implement the same ports as the real ones, and pass the same contract tests.
 """

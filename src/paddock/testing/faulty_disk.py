@@ -1,14 +1,14 @@
-"""A disk that fails at one call, in one way, and says what it was asked.
+"""A disk on which one chosen call fails, and that records its calls.
 
     disk = FaultyDisk()                                    # counts: `disk.calls` are their names
     disk = FaultyDisk(Fault(3, How.BEFORE, errno.ENOSPC))  # the fourth call fails
     disk = FaultyDisk(Fault(3, How.HALF, "kill"))          # the process dies by SIGKILL there
 
-It stands where `paddock.storage.disk.Disk` stands and acts on real files; for one thread.
-`Fault` names the call, by its number or as the next of its kind, and how it
-fails: not done, done all the same, or done by half. A `SimulatedCrash` ends
-every later call too, as a dead process makes none; `bury` then closes what it
-had open, which frees its locks.
+It replaces `paddock.storage.disk.Disk` and acts on real files; for one thread.
+`Fault` selects the call, by its number or by its name, and how it fails: not
+done, done nevertheless, or half done. After a `SimulatedCrash` every later call
+raises too, as a dead process makes none; `bury` then closes its descriptors,
+which releases their locks.
 """
 
 import functools
@@ -24,26 +24,26 @@ from paddock.storage.disk import Disk
 
 
 class SimulatedCrash(BaseException):
-    """The process is dead. No handler for errors may catch it."""
+    """The process is dead. Error handlers must not catch it."""
 
 
 class How(StrEnum):
-    """What has happened when the call fails."""
+    """The effect of the failing call."""
 
     BEFORE = "before"
-    """Nothing."""
+    """None."""
     AFTER = "after"
-    """All of it."""
+    """The whole effect."""
     HALF = "half"
-    """Half of the bytes of a write; as BEFORE for other calls."""
+    """Half of the bytes of a write; other calls: none."""
 
 
 class Fault(Struct, frozen=True):
-    """Which call fails, and how.
+    """A failing call.
 
     `call` is its number, from 0, or the name of the next one to fail. `error`
-    is the errno, or "kill" for SIGKILL; None is a simulated crash. With `is_silent` a half-done
-    write reports the bytes it wrote instead of failing, as write(2) may.
+    is the errno, or "kill" for SIGKILL; None simulates a crash. With `is_silent`, a half-done
+    write returns the number of bytes written instead of failing, as write(2) may.
     """
 
     call: int | str
@@ -53,15 +53,15 @@ class Fault(Struct, frozen=True):
 
 
 class FaultyDisk(Disk):
-    """Real files, one fault. `calls` are the names of the calls so far."""
+    """A disk with real files and one fault. `calls` are the names of the calls so far."""
 
     def __init__(self, fault: Fault | None = None, *, boot: bytes | None = None) -> None:
         self.fault = fault
         self.calls: list[str] = []
         self.boot = boot
-        """Since when the machine runs, if not what it says itself."""
+        """Replaces the machine's boot id, if set."""
         self.held: set[int] = set()
-        """Descriptors that are open."""
+        """Open descriptors."""
         self._is_dead = False
 
     def bury(self) -> None:
@@ -72,7 +72,7 @@ class FaultyDisk(Disk):
         self.held.clear()
 
     def close(self, fd: int) -> None:
-        """Close a descriptor. Always done: one that is left open would outlive the test."""
+        """Close a descriptor. Never fails: an open one would outlive the test."""
         if fd in self.held and not self._is_dead:
             self.held.remove(fd)
             os.close(fd)
@@ -80,7 +80,7 @@ class FaultyDisk(Disk):
     def make(
         self, name: str, call: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any]
     ) -> Any:
-        """Do one call, or let it fail."""
+        """Make a call, or fail it."""
         if self._is_dead:
             raise SimulatedCrash
         number = len(self.calls)
@@ -95,7 +95,7 @@ class FaultyDisk(Disk):
             half = len(content) // 2
             written = call(fd, content[:half], *place)
             if fault.is_silent:
-                # `write` goes on by itself with what is left.
+                # For `write`, do the rest too: it loops over short writes.
                 return written if place else written + call(fd, content[half:])
         elif fault.is_silent:
             return call(*given, **named)
@@ -105,7 +105,7 @@ class FaultyDisk(Disk):
                 if name in {"open_unnamed", "create"} and done is not None:
                     os.close(done)
         finally:
-            # Also where nothing stood that was to be removed, which is how most names end.
+            # Also if the call raised because there was nothing to remove, as is common.
             self._strike(fault)
         return None
 
@@ -133,7 +133,7 @@ def _open(disk: FaultyDisk, path: str, flags: int, mode: int = 0o600) -> int:
 
 
 _OF_OTHERS: Final = "begin_sync move_new_by_link files_in open_directory sync_all take".split()
-"""What they do are other calls, each counted, or nothing that anybody relies on."""
+"""Not counted: they consist of other calls, or no caller relies on their effect."""
 
 for _name, _call in {**vars(Disk), "open": _open}.items():
     if callable(_call) and not _name.startswith("_") and _name not in {"close", *_OF_OTHERS}:

@@ -1,6 +1,6 @@
-"""A collector without a database: the same answers, in lists.
+"""A collector without a database, in lists.
 
-It keeps the port of `paddock.collector.chains` and passes the same contract suite as
+It implements the port of `paddock.collector.chains` and passes the same contract tests as
 `PostgresStore`.
 """
 
@@ -29,7 +29,7 @@ _Name = tuple[str, str]
 
 
 class MemoryCollector:
-    """See `Store`. For one thread; time stands still, and everybody is one sender."""
+    """See `Store`. For one thread, with a constant time and a single sender."""
 
     def __init__(self) -> None:
         self._chains: dict[_Name, Chain] = {}
@@ -45,7 +45,7 @@ class MemoryCollector:
         known = self._chains.setdefault(name, chain)
         if known != chain:
             raise ConfigError(
-                f"the host {chain.host!a} has its ledger {chain.ledger} enrolled with another key",
+                f"the ledger {chain.ledger} of host {chain.host!a} is enrolled with another key",
                 hint="a key is never replaced: enroll the host under another name",
             )
         is_new = name not in self._lines
@@ -132,7 +132,7 @@ class MemoryCollector:
 
 
 class MemoryTaking:
-    """See `Taking`. What is added is the store's when the block is left."""
+    """See `Taking`. Added lines reach the store when the block ends."""
 
     def __init__(self, head: ChainHead, lines: dict[int, bytes], parts: list[bytes] | None) -> None:
         self.head = head

@@ -1,7 +1,7 @@
-"""A ledger without a disk: the same lines, the same chain, the same refusals.
+"""A ledger without a disk, with the same lines, chain and refusals.
 
-For tests of whatever appends. It is a `ledger.append.Ledger` and
-passes the same contract suite as `LedgerFile`.
+For tests of code that appends. It is a `ledger.append.Ledger` and passes the same
+contract tests as `LedgerFile`.
 """
 
 import threading
@@ -29,8 +29,8 @@ _GENESIS = Genesis("paddock.invalid/memory", "HOT", str(VerifierKey("memory", by
 class MemoryLedger:
     """Entries in a list. Threads may share it.
 
-    `fail_with` makes the next `append` raise; after `poison` each does, as after a disk
-    that could not sync.
+    `fail_with` makes the next `append` raise; after `poison` every one does, as after a
+    failed sync.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class MemoryLedger:
         randomness: Callable[[int], bytes] | None = None,
         genesis: Genesis = _GENESIS,
     ) -> None:
-        """Without a clock, time stands still; without randomness, ids count up."""
+        """Without a clock, time is constant; without randomness, ids count up."""
         self._clock = clock or (lambda: 0.0)
         self._randomness = randomness or _Counter()
         self._lock = threading.Lock()
@@ -65,11 +65,11 @@ class MemoryLedger:
         return tuple(parse_line(line) for line in self._lines[1:])
 
     def fail_with(self, failure: PaddockError) -> None:
-        """Let the next `append` raise this and write nothing."""
+        """Make the next `append` raise this and write nothing."""
         self._failure = failure
 
     def poison(self) -> None:
-        """From now on nothing is acknowledged."""
+        """Make every later `append` fail."""
         self._is_poisoned = True
 
     def append(
@@ -123,7 +123,7 @@ class MemoryReservation:
 
 
 class _Counter:
-    """Bytes that differ from call to call, and are the same in every run."""
+    """Returns different bytes for each call, the same in every run."""
 
     def __init__(self) -> None:
         self._count = 0

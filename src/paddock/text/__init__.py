@@ -1,15 +1,15 @@
-"""The mechanics of text behind the tools: bytes in, bytes out, no I/O.
+"""Text functions behind the tools: bytes in, bytes out, no I/O.
 
-    edit       a new text in the place of an old one: found, put in, shown with the lines round it
-    changes    what changed between two texts
-    v4a        patches that find their place by context
-    show       text as somebody sees it
-    json       one strict reader, where values stand, the writers; pieces put in and taken out
+    edit       find and replace text, and show it with its neighbouring lines
+    changes    diff two texts
+    v4a        apply patches that find their place by context
+    show       escape, number and cut text for display
+    json       strict reader, writers, and an editor that keeps a file's formatting
 
-Rules kept here:
-  * a line ends with LF; a CR right before it belongs to the line's end, a lone
-    CR is an ordinary character;
-  * a byte-order mark stays where it is and is never shown;
-  * what an edit does not name is not touched: no decoding and encoding again;
-  * what is shown escapes whatever could pass for a row, a header or a notice.
+Rules of all modules:
+* a line ends with LF; a CR right before it belongs to the line end, a lone
+  CR is an ordinary character;
+* a byte-order mark is kept and never shown;
+* an edit leaves all other bytes as they are: nothing is decoded and encoded again;
+* display text escapes everything that could pass for a row, a header or a notice.
 """

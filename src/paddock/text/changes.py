@@ -1,11 +1,10 @@
-"""What changed between two texts, as a person or a model reads it.
+"""Diff two texts for a person or a model.
 
-A row of content begins with a space, `-` or `+`. Everything else is ours: `@@`, the two
-headers, a backslash where something is said about the row above, `[` where something is
-left out.
+A row of content begins with a space, `-` or `+`. All others are Paddock's: `@@`, the two
+headers, a backslash for a remark on the row above, `[` for an omission.
 
-Threat: a person says yes to what a diff shows. Content that could write a header, a remark
-or the mark of a cut would show a change as another one, or a part as the whole.
+Threat: a person approves what a diff shows. Content that could fake a header, a remark or
+the mark of a cut would disguise a change, or show a part as the whole.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,11 +25,11 @@ _CUT: Final = "\\ [... "
 def unified_diff(
     before: bytes, after: bytes, name: str, lines_max: int = limits.snippet_lines_max
 ) -> str:
-    """A unified diff, cut at `lines_max` lines with the cut stated; "" where nothing changed.
+    """Return a unified diff, cut at `lines_max` lines with the cut stated; "" if nothing changed.
 
-    Contents over 400 kB or 20,000 lines together are not compared line by line, and comparing
-    ends where it takes too many steps; the answer then says so and gives the sizes. A row of
-    content that would read as a header has its second character escaped.
+    If both contents together exceed 400 kB or 20,000 lines, or the comparison takes too many
+    steps, the result only states the sizes. A row of content that looks like a header has its
+    second character escaped.
     """
     lines = before.count(b"\n") + after.count(b"\n")
     found = None
@@ -46,12 +45,12 @@ def unified_diff(
 
 
 def is_whole_diff(diff: str) -> bool:
-    """Whether such a diff, or several one after another, leaves nothing out."""
+    """Return True if a diff, or several joined, is complete."""
     return not any(row.startswith(("[", _CUT)) for row in diff.split("\n"))
 
 
 def _lines(content: bytes) -> list[bytes]:
-    """Lines with their ends, newlines alone: one that lacks its own is another line."""
+    """Split at LF only, keeping the line ends: a last line without one differs from one with it."""
     *lines, last = content.split(b"\n")
     return [*(line + b"\n" for line in lines), *([last] if last else [])]
 
@@ -59,7 +58,7 @@ def _lines(content: bytes) -> list[bytes]:
 def _content_rows(mark: str, lines: Sequence[bytes]) -> Iterator[str]:
     for line in lines:
         text = line.removesuffix(b"\n").decode("utf-8", "backslashreplace")
-        # Cut before it is escaped: a line may be as long as the whole content.
+        # Cut before escaping: a line may be as long as the whole content.
         kept = text[: limits.snippet_line_chars_max]
         row = f"{mark}{show_line(kept)[0]}"
         if row.startswith(("--- ", "+++ ")):
@@ -90,7 +89,7 @@ def _find_rows(old: list[bytes], new: list[bytes], name: str) -> list[str] | Non
 
 
 def _span(begin: int, end: int) -> str:
-    """The lines of one side of a hunk, as diff(1) gives them; for none, the one before them."""
+    """Format the lines of one side of a hunk like diff(1); if empty, the line before them."""
     length = end - begin
     if length == 1:
         return f"{end}"
@@ -98,29 +97,29 @@ def _span(begin: int, end: int) -> str:
 
 
 class _BoundedMatcher(SequenceMatcher[bytes]):
-    """Finds what two texts have in common, in a bounded number of steps.
+    """Finds common blocks in a bounded number of steps.
 
-    Threat: few kilobytes in which the same lines stand again and again would keep a call
-    computing for minutes, a refused one too.
+    Threat: a few kilobytes of repeated lines would keep a call computing for minutes, even a
+    refused one.
     """
 
     def __init__(self, old: list[bytes], new: list[bytes]) -> None:
         super().__init__(None, old, new)
         self._old = old
         self._new = new
-        # A documented attribute that the type stubs lack: where each line of `new` stands, without
-        # those that stand there so often that they are passed by.
+        # A documented attribute that the type stubs lack: the positions of each line in `new`,
+        # without the lines that are so frequent that they are ignored.
         places: dict[bytes, list[int]] = vars(self)["b2j"]
         steps = (1 + len(places.get(line, ())) for line in old)
         self._steps_before = [0, *accumulate(steps)]
-        """What it takes to look in `new` for all lines of `old` before one."""
+        """The steps of searching `new` for all lines of `old` before an index."""
         self._left = _STEPS_MAX
         self.is_exhausted = False
 
     def find_longest_match(
         self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None
     ) -> Match:
-        """The longest block; before it, what both begin with and what both end with."""
+        """Return a common prefix, else a common suffix, else the longest common block."""
         ahi = len(self._old) if ahi is None else ahi
         bhi = len(self._new) if bhi is None else bhi
         most = min(ahi - alo, bhi - blo)

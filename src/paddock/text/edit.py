@@ -1,10 +1,9 @@
-"""Put a new text in the place of an old one and leave every other byte alone.
+"""Replace a text by another, and leave every other byte unchanged.
 
-What old and new text share at their front and end is not named by the edit: the
-bytes that stand for it in the file stay as they are, line ends included. A
-newline without CR in what is really new becomes the line end of the lines that
-it touches; but where the old text names a CRLF, line ends are what is edited, and
-those of the new text are meant as they stand.
+A common prefix or suffix of old and new text is not part of the edit: its bytes in
+the file stay as they are, line ends included. In the really new part, a newline
+without CR becomes the line end of the lines around it. But if the old text has a
+CRLF, the edit is about line ends, and those of the new text are taken literally.
 """
 
 import re
@@ -18,8 +17,8 @@ from paddock.errors import BinaryFileError, TextEncodingError, TextTooLargeError
 from paddock.pattern import lazy_pattern
 from paddock.text.show import number_lines, quote
 
-_IN_VAIN_BYTES_MAX: Final = 16_000_000
-"""Looked at again for nothing: about a second."""
+_REJECTED_BYTES_MAX: Final = 16_000_000
+"""Bytes of candidates that do not match: about a second."""
 _BARE_NEWLINE = lazy_pattern(rb"(?<!\r)\n")
 _CR_LOCATE, _LF_LOCATE, _CRLF = b"\r", b"\n", b"\r\n"
 
@@ -30,10 +29,10 @@ class Span(Struct, frozen=True):
 
 
 def find_spans(content: bytes, sought: bytes) -> Iterator[Span]:
-    """Every place of `sought`, which is not empty, from the front, overlaps included.
+    """Yield every match of `sought`, which is not empty, from the front, overlaps included.
 
-    A newline without CR in it matches LF and CRLF alike. Raises: TextTooLargeError: too much
-    of `content` differs in line ends alone.
+    A newline without CR in it matches LF and CRLF. Raises: TextTooLargeError: too much of
+    `content` differs only in line ends.
     """
     if _BARE_NEWLINE.search(sought) is None or b"\r\n" not in content:
         yield from _find_literal(content, sought, 1)
@@ -42,7 +41,7 @@ def find_spans(content: bytes, sought: bytes) -> Iterator[Span]:
 
 
 def find_apart(content: bytes, sought: bytes) -> Iterator[Span]:
-    """As `find_spans`, but no place that begins inside of one before."""
+    """Yield matches as `find_spans` does, but without overlaps."""
     if _BARE_NEWLINE.search(sought) is None or b"\r\n" not in content:
         yield from _find_literal(content, sought, len(sought))
     else:
@@ -50,17 +49,17 @@ def find_apart(content: bytes, sought: bytes) -> Iterator[Span]:
 
 
 def _find_in_either_style(content: bytes, sought: bytes, step: int) -> Iterator[Span]:
-    """As `find_spans`: a search among plain newlines, and each place looked at again; linear.
+    """Search with plain newlines, then check the line ends of each candidate; linear.
 
-    `step`: so many bytes after a place, CRLF counted as one, the next may begin.
+    `step` is the minimum distance in bytes between two matches, CRLF counted as one.
     """
-    # A CR at the very end may be the first half of a line end, which a search among
+    # A CR at the very end may be the first half of a line end, which a search with
     # plain newlines does not see.
     tail = _CR_LOCATE if sought.endswith(_CR_LOCATE) else b""
     sought = sought.removesuffix(_CR_LOCATE)
     flat, wanted = content.replace(_CRLF, _LF_LOCATE), sought.replace(_CRLF, _LF_LOCATE)
     pieces = sought.split(_LF_LOCATE) if _CR_LOCATE in sought else []
-    at, seen, start, in_vain = flat.find(wanted), 0, 0, 0
+    at, seen, start, rejected = flat.find(wanted), 0, 0, 0
     while at >= 0:
         start, seen = _advance(content, start, at - seen), at
         end = _advance(content, start, len(wanted))
@@ -68,18 +67,18 @@ def _find_in_either_style(content: bytes, sought: bytes, step: int) -> Iterator[
             yield Span(start, end + len(tail))
             at = flat.find(wanted, at + step)
         else:
-            # Threat: a long text of line ends differs in them at each place of a file.
-            in_vain += end - start
-            if in_vain > _IN_VAIN_BYTES_MAX:
+            # Threat: a long text of line ends could be rejected at every offset of a file.
+            rejected += end - start
+            if rejected > _REJECTED_BYTES_MAX:
                 raise TextTooLargeError(
-                    "the text stands at too many places but for its line ends",
+                    "the text matches in too many places, except for its line ends",
                     hint="give a shorter text, or newlines without CR: they match both line ends",
                 )
             at = flat.find(wanted, at + 1)
 
 
 def _advance(content: bytes, at: int, count: int) -> int:
-    """The offset `count` bytes after `at`, where a CRLF is one; `at` is not inside of one."""
+    """Return the offset `count` bytes after `at`, CRLF counted as one; `at` is not inside one."""
     while count:
         stop = at + count
         count = content.count(_CRLF, at, stop)
@@ -95,8 +94,7 @@ def _has_ends(found: bytes, pieces: list[bytes]) -> bool:
 
 
 def _find_literal(content: bytes, sought: bytes, step: int) -> Iterator[Span]:
-    # With LF line ends only, a bare newline at the front could still stand in
-    # the middle of nothing: there is no CRLF to split, so plain search is exact.
+    # Without a CRLF that a match could split, plain search is exact.
     at = content.find(sought)
     while at >= 0:
         yield Span(at, at + len(sought))
@@ -117,7 +115,7 @@ _CR, _LF = 13, 10
 
 
 class Spliced(Struct, frozen=True):
-    """A content with `inserted` in place of `replaced`, not joined: no copy of a large file."""
+    """A content with `inserted` in place of `replaced`, unjoined to avoid copying a large file."""
 
     before: bytes
     replaced: Span
@@ -140,13 +138,13 @@ def splice(content: bytes, place: Span, old: bytes, new: bytes) -> Spliced:
 
 
 def splice_all(content: bytes, old: bytes, new: bytes, bytes_max: int) -> tuple[bytes, int]:
-    """`content` with every place of `old` changed to `new`, and how many there were; linear.
+    """Replace every match of `old` by `new`; return the result and the number of matches.
 
     Raises: TextTooLargeError: over `bytes_max`, or as `find_apart`.
     """
     has_newlines = _BARE_NEWLINE.search(old) or _BARE_NEWLINE.search(new)
     if has_newlines is None or b"\r\n" not in content:
-        # No line end has to be adapted: then the bytes are what they look like.
+        # No line end has to be adapted: replace bytes.
         count = content.count(old)
         _require_room(len(content) + count * (len(new) - len(old)), bytes_max)
         return content.replace(old, new), count
@@ -195,7 +193,7 @@ class _Change:
 
 
 class _LineEnds:
-    """The line end near an offset; offsets that do not fall cost one pass in all."""
+    """Finds the line end near an offset; ascending offsets cost one pass in total."""
 
     __slots__ = ("_content", "_last", "_next")
 
@@ -205,10 +203,7 @@ class _LineEnds:
         self._last: int | None = None
 
     def near(self, start: int) -> bytes:
-        """LF or CRLF: the first line end from `start` on, else the one before.
-
-        LF in a content without any.
-        """
+        """Return the first line end from `start` on, else the one before; LF if there is none."""
         content = self._content
         if self._last is None and self._next < start:
             self._next = content.find(b"\n", start)
@@ -242,7 +237,7 @@ def _shared_length(left: bytes, right: bytes) -> int:
     if left == right:
         return len(left)
     low, high = 0, len(left)
-    # Comparing slices is one memcmp each: log2(n) of them beat a loop of bytes.
+    # Comparing slices is one memcmp: log2(n) of them beat a loop over bytes.
     while low + 1 < high:
         middle = (low + high) // 2
         if left[low:middle] == right[low:middle]:
@@ -271,7 +266,7 @@ def _width_back(content: bytes, end: int, shared: bytes) -> int:
 
 
 def _pieces(shared: bytes) -> list[bytes]:
-    """`shared` cut so that each bare newline is a piece by itself."""
+    """Split `shared` so that each bare newline is a separate piece."""
     pieces: list[bytes] = []
     seen = 0
     for newline in _BARE_NEWLINE.finditer(shared):
@@ -284,26 +279,26 @@ _BYTES_SEARCHED_MAX = 20_000_000
 _LINES_COMPARED_MAX = 20_000
 _SIMILARITY_MIN = 0.6
 _PAIRS_COMPARED_MAX = 10_000_000
-"""Pairs of characters: two similar lines cost their lengths multiplied, others their sum."""
+"""Pairs of characters: two similar lines cost the product of their lengths, others the sum."""
 _WALKED_CHARS_MAX: Final = 20_000_000
-"""Characters compared behind the first lines of places."""
+"""Characters compared after the first lines of candidates."""
 _WALKED_LINE_CHARS: Final = 32
-"""What a line costs beside its characters."""
+"""The cost of a line besides its characters."""
 
 
 class NearLine(Struct, frozen=True):
     number: int
     text: str
     is_end: bool = False
-    """Whether what was sought goes on behind this line, where the content ends."""
+    """True if the content ends with this line, but the sought text does not."""
 
 
 def find_nearest(content: bytes, sought: bytes) -> list[NearLine]:
-    """Up to `limits.nearest_lines_max` lines that differ from what is sought, nearest first.
+    """Return up to `limits.nearest_lines_max` lines that differ from `sought`, nearest first.
 
-    A place is near where its first line differs from the first sought one in white space
-    only, if at all; else where the two are similar. Of each place the first line that differs
-    is told. How much is searched and compared is bounded.
+    A candidate begins with a line that equals the first sought one except for white space;
+    if there is none, with a similar line. The first differing line of each candidate is
+    returned. Search and comparison are bounded.
     """
     wanted = sought.decode("utf-8", "replace").split("\n")
     lead = next((at for at, line in enumerate(wanted) if line.strip()), None)
@@ -324,9 +319,9 @@ def find_nearest(content: bytes, sought: bytes) -> list[NearLine]:
 def _differing(
     lines: list[str], wanted: list[str], places: Iterable[int], *, is_whole: bool
 ) -> list[NearLine]:
-    """The first line that differs of each place, those that agree longest first.
+    """Return the first differing line of each candidate, longest agreement first.
 
-    A place is the index at which `wanted` would begin; `is_whole`: `lines` are all there are.
+    `places` are the indices at which `wanted` would begin; `is_whole`: `lines` is complete.
     """
     agreeing: dict[int, int] = {}
     left = _WALKED_CHARS_MAX
@@ -337,20 +332,20 @@ def _differing(
         at = max(begin + agreed, 0)
         if agreed < len(wanted) and (is_whole or at < len(lines)):
             agreeing[at] = max(agreed, agreeing.get(at, 0))
-    # Sorting is stable: of those that agree for as long, the order of the places stays.
+    # Sorting is stable: candidates with equal agreement keep their order.
     ordered = sorted(agreeing, key=lambda at: -agreeing[at])[: limits.nearest_lines_max]
     last = len(lines) - 1
     if last and not lines[last]:
-        last -= 1  # behind the last line end there is no line
+        last -= 1  # no line follows the last line end
     shown = ((at, min(at, last)) for at in ordered)
     return [NearLine(line + 1, lines[line].rstrip("\r"), at > last) for at, line in shown]
 
 
 def _agreed(lines: list[str], wanted: list[str], begin: int, left: int) -> tuple[int, int]:
-    """How many of `wanted` stand from line `begin` on; and what is left to compare, below 0: none.
+    """Count the lines of `wanted` that match from line `begin` on; return also the budget left.
 
-    As a search for the text would have it: its first line may begin inside of one, its
-    last one may end there, and a line end without CR is any.
+    Like a search for the text: its first line may begin, and its last one end, inside a
+    line, and a line end without CR matches any.
     """
     last = len(wanted) - 1
     for count, text in enumerate(wanted):
@@ -369,7 +364,7 @@ def _agreed(lines: list[str], wanted: list[str], begin: int, left: int) -> tuple
 
 
 def _most_similar(wanted: str, lines: list[str]) -> list[int]:
-    import difflib  # noqa: PLC0415 - for a text that was not found
+    import difflib  # noqa: PLC0415 - only for a text that was not found
 
     matcher = difflib.SequenceMatcher(autojunk=False)
     matcher.set_seq2(wanted.strip())
@@ -396,15 +391,15 @@ def _most_similar(wanted: str, lines: list[str]) -> list[int]:
 
 
 def snippet_around(spliced: Spliced) -> str:
-    """The lines of what was inserted with three more before and after, numbered.
+    """Return the inserted lines with three more before and after, numbered.
 
-    Only the neighbourhood is split into lines: the cost does not grow with the file. A long
-    snippet is cut in the middle and says so.
+    Only these lines are split, so the cost does not grow with the file. A long snippet is
+    cut in the middle and says so.
     """
     before, replaced = spliced.before, spliced.replaced
     start = _back_lines(before, replaced.start, limits.snippet_context_lines)
     changed = before[start : replaced.start] + spliced.inserted
-    # What ends right after a newline ends on the line before.
+    # A text that ends with a newline ends on the line before.
     after = limits.snippet_context_lines + (not changed.endswith(b"\n"))
     end = _forward_lines(before, replaced.end, after)
     first = before.count(b"\n", 0, start) + 1
@@ -418,11 +413,11 @@ def snippet_around(spliced: Spliced) -> str:
     tail_first = first + len(lines) - half
     tail = number_lines(lines[-half:], tail_first, limits.snippet_line_chars_max)
     missing = len(lines) - 2 * half
-    return f"{head}\n[... {missing} lines not shown; view offset={first + half} shows them]\n{tail}"
+    return f"{head}\n[... {missing} lines not shown; view with offset={first + half}]\n{tail}"
 
 
 def snippet_of_head(content: bytes) -> str:
-    """The first lines of a new file, numbered; the cut is stated."""
+    """Return the first lines of a new file, numbered; a cut is stated."""
     lines = content.split(b"\n", limits.snippet_lines_max)
     rest = lines.pop() if len(lines) > limits.snippet_lines_max else b""
     if lines and lines[-1] == b"":
@@ -431,7 +426,7 @@ def snippet_of_head(content: bytes) -> str:
     if not rest:
         return shown
     missing = rest.count(b"\n") + (not rest.endswith(b"\n"))
-    return f"{shown}\n[... {missing} lines not shown; view offset={len(lines) + 1} shows them]"
+    return f"{shown}\n[... {missing} lines not shown; view with offset={len(lines) + 1}]"
 
 
 def _back_lines(content: bytes, at: int, count: int) -> int:
@@ -452,10 +447,10 @@ def _forward_lines(content: bytes, at: int, count: int) -> int:
     return end
 
 
-# Content that is to be shown, edited or written.
+# Checks of content before it is shown, edited or written.
 
 KEEP_ENCODING: Final = (
-    "do not convert it: an edit whose old and new text are ASCII keeps its encoding; "
+    "do not convert it: an edit with ASCII old and new text keeps the file's encoding; "
     "to read it, decode it in a command (iconv -f ENCODING)"
 )
 _MULTI_BYTE: Final = (
@@ -466,7 +461,7 @@ _MULTI_BYTE: Final = (
 )
 """Encodings in which a byte below 0x80 may end a character: GB 18030, Big5, UHC; Shift-JIS."""
 _NEVER_WITHIN: Final = 0x30
-"""In none of them does a smaller byte stand within a character."""
+"""In none of them can a smaller byte be part of a multi-byte character."""
 _LOOKED_BACK_BYTES: Final = 4096
 _SAMPLE_BYTES: Final = 1_000_000
 _UTF16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
@@ -493,12 +488,12 @@ def require_text(content: bytes, name: str) -> None:
 def require_apart(content: bytes, starts: Iterable[int], name: str) -> None:
     """Refuse an edit of ASCII text that may begin within a character of another encoding.
 
-    Such characters begin with a byte of 0x80 or more, so only the first byte of a place
+    Such characters begin with a byte of 0x80 or more, so only the first byte of a match
     can be the end of one: 0x5c is both a backslash and half of a Japanese character.
 
     Raises:
-        BinaryFileError: a NUL byte anywhere, or a byte-order mark of UTF-16.
-        TextEncodingError: in an encoding that the file may be in, a place begins so.
+        BinaryFileError: a NUL byte anywhere, or a UTF-16 byte-order mark.
+        TextEncodingError: a match may begin so, in an encoding that the file may have.
     """
     if b"\0" in content or content.startswith(_UTF16_MARKS):
         raise BinaryFileError(f"{quote(name)} is a binary file", hint="only text can be edited")
@@ -516,8 +511,8 @@ def require_apart(content: bytes, starts: Iterable[int], name: str) -> None:
             _matched(each, before) < len(before) for each in possible
         ):
             raise TextEncodingError(
-                f"{quote(name)} is not UTF-8, and the old text may begin within a character "
-                f"of it, at offset {at}",
+                f"{quote(name)} is not UTF-8, and the old text may begin inside a multi-byte "
+                f"character, at offset {at}",
                 hint="begin the old text one ASCII character earlier",
             )
 
@@ -528,11 +523,11 @@ def _matched(encoding: re.Pattern[bytes], content: bytes) -> int:
 
 
 def require_content(text: str, argument: str) -> bytes:
-    """The bytes of an argument that is to be written.
+    """Encode an argument that will be written.
 
     Raises:
-        BinaryFileError: it holds a NUL.
-        TextEncodingError: it holds half of a surrogate pair.
+        BinaryFileError: it has a NUL.
+        TextEncodingError: it has half of a surrogate pair.
         TextTooLargeError: over `limits.content_bytes_max`.
     """
     at = text.find("\0")

@@ -1,11 +1,11 @@
-"""JSON: one strict reader, the writers, and one editor. Pure.
+"""JSON: a strict reader, writers, and an editor that keeps a file's formatting. No I/O.
 
-A key given twice, NaN and infinities are refused wherever we read: a reader that picks
-one meaning may pick another than the writer's (RFC 8259, sections 4 and 6, leaves both
-open). What is read becomes a typed value with `msgspec.convert`, as a type of base `Strict`.
+The reader refuses duplicate keys, NaN and infinities: another reader may understand them
+differently than the writer (RFC 8259, sections 4 and 6, leaves both open). What is read
+becomes a typed value by `msgspec.convert`, as a subclass of `Strict`.
 
-The editor puts pieces into JSON text and takes them out again: a settings file belongs to
-somebody, and is never written anew.
+The editor inserts and removes single members: a settings file belongs to the user, so it
+is never rewritten as a whole.
 """
 
 import json
@@ -40,7 +40,7 @@ Way = tuple[str | int, ...]
 
 
 class BrokenJsonError(ValueError):
-    """Why a text is not JSON that every reader reads alike. `line` is 0 where it is not known."""
+    """The text is not JSON, or readers may understand it differently. `line` 0: unknown."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ def read_json(text: str) -> Json:
         raise BrokenJsonError("syntax", what, error.lineno, error.colno) from None
     except RecursionError:
         raise BrokenJsonError("depth", "the nesting is too deep") from None
-    except ValueError as error:  # An integer of more digits than Python converts.
+    except ValueError as error:  # an integer with more digits than Python converts
         raise BrokenJsonError("value", str(error)) from None
 
 
 def _once(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        # Threat: two readers that keep different ones see different values.
+        # Threat: readers that keep different ones of two equal names see different values.
         raise BrokenJsonError("twice", _repeated(pairs) or "")
     return found
 
@@ -88,7 +88,7 @@ def _no_constant(word: str) -> NoReturn:
 
 
 def has_half_character(value: Json) -> bool:
-    """Whether a text in it holds half of a surrogate pair, which JSON can write as an escape."""
+    """Return True if a text in it has half of a surrogate pair, which JSON escapes can express."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -101,9 +101,9 @@ def json_name(value: Json) -> str:
 
 
 def parse_object(source: str | bytes, subject: str = "the arguments are") -> dict[str, Json]:
-    """The object that `source` is. `subject` begins the message where it is none.
+    """Parse a JSON object. `subject` begins the error message.
 
-    Raises: InvalidArgumentsError: not JSON, not an object, a key given twice, NaN, nested over
+    Raises: InvalidArgumentsError: not JSON, not an object, a duplicate key, NaN, nested over
         `limits.argument_depth_max`, or over `limits.argument_bytes_max`.
     """
     if len(source) > limits.argument_bytes_max:
@@ -113,7 +113,7 @@ def parse_object(source: str | bytes, subject: str = "the arguments are") -> dic
             hint="send less at once",
         )
     try:
-        # Given bytes, json guesses UTF-16 and UTF-32 as well.
+        # Decode here: from bytes, json would also guess UTF-16 and UTF-32.
         value = read_json(source.decode("utf-8-sig") if isinstance(source, bytes) else source)
     except UnicodeDecodeError as error:
         raise InvalidArgumentsError(
@@ -138,7 +138,7 @@ def _unusable(error: BrokenJsonError, subject: str) -> InvalidArgumentsError:
         return InvalidArgumentsError(
             f"{quote(error.what)} is given twice",
             where=show_name(error.what[:80]),
-            hint="give every name once: nobody knows which of the two is meant",
+            hint="give every name only once",
         )
     if error.kind == "constant":
         return InvalidArgumentsError(error.what, hint="give a finite number")
@@ -150,7 +150,7 @@ def _unusable(error: BrokenJsonError, subject: str) -> InvalidArgumentsError:
 
 
 def _is_too_deep(value: Json) -> bool:
-    level: list[Json] = [value]  # level by level, as a stack would run out
+    level: list[Json] = [value]  # level by level: recursion could exhaust the stack
     for _ in range(limits.argument_depth_max):
         below: list[Json] = []
         for each in level:
@@ -168,28 +168,28 @@ class Twice(NamedTuple):
 
 
 def find_twice(source: str) -> Twice | None:
-    """The first name that is given twice in one object, or None: another reader takes either.
+    """Return the first duplicate name in one object, or None: other readers may take either.
 
-    Raises: ValueError, RecursionError: it is no JSON.
+    Raises: ValueError, RecursionError: it is not JSON.
     """
     found: list[str | None] = []
 
-    def look(pairs: list[tuple[str, None]]) -> None:
+    def note(pairs: list[tuple[str, None]]) -> None:
         found.append(_repeated(pairs))
 
-    # Objects come from the inside out. No number is made: it may have any count of digits.
-    json.loads(source, object_pairs_hook=look, parse_int=str, parse_float=str)
+    # Objects come from the inside out. Numbers stay texts: they may have any count of digits.
+    json.loads(source, object_pairs_hook=note, parse_int=str, parse_float=str)
     if found and found[-1] is not None:
         return Twice(found[-1], True)
     return next((Twice(name, False) for name in found if name is not None), None)
 
 
 class Strict(Struct, frozen=True, forbid_unknown_fields=True):
-    """Base of what is converted from JSON: msgspec is strict only if told."""
+    """Base of types converted from JSON: by default, msgspec allows unknown fields."""
 
 
 def find_lines(text: str) -> dict[Way, int]:
-    """The line of each member's name and of each item; nothing of a text that does not scan."""
+    """Return the line of each member's name and of each item; empty if the text does not parse."""
     found: dict[Way, int] = {}
     try:
         top = _Scanner(text).whole()
@@ -212,7 +212,7 @@ def _starts(node: "Node", way: Way) -> Iterator[tuple[Way, int]]:
 
 
 def repeated_line(text: str) -> int:
-    """The line where a name stands for the second time, or 1."""
+    """Return the line of a duplicate name, or 1."""
     try:
         _Scanner(text).whole()
     except BrokenJsonError as error:
@@ -224,18 +224,18 @@ def repeated_line(text: str) -> int:
 
 
 def compact_json(value: Json) -> bytes:
-    """The one spelling of what is signed: compact JSON in UTF-8, members in their order."""
+    """Encode a value for signing: compact JSON in UTF-8, members in their order."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 
 
 def canonical_json(value: Json) -> str:
-    """The one spelling of what is hashed: compact JSON, members sorted by name."""
+    """Encode a value for hashing: compact JSON, members sorted by name."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-# --- the editor: where values stand --------------------------------------------------
+# --- the editor: locating values -----------------------------------------------------
 #
-# Comments (`//`, `/* */`) and a comma behind the last member are read over.
+# Comments (`//`, `/* */`) and a comma after the last member are ignored.
 
 DEPTH_MAX: Final = 200
 
@@ -266,7 +266,7 @@ class Member(Struct):
 
 
 def parse_text(text: str, file: str = "") -> Node:
-    """Scan one JSON text from `file`. Raises: ConfigError: also for a key given twice."""
+    """Scan a JSON text from `file`. Raises: ConfigError: also for a duplicate key."""
     try:
         return _Scanner(text).whole()
     except BrokenJsonError as error:
@@ -274,9 +274,9 @@ def parse_text(text: str, file: str = "") -> Node:
             f"the key {quote(error.what)} is given twice" if error.kind == "twice" else error.what
         )
         raise ConfigError(
-            f"the settings are no JSON: {what}",
+            f"the settings are not valid JSON: {what}",
             where=f"{file}:{error.line}" if file else f"line {error.line}",
-            hint="mend the file first; nothing was changed",
+            hint="correct the file first; nothing was changed",
         ) from None
 
 
@@ -289,7 +289,7 @@ class _Scanner:
         start = self.skip(len(_MARK) if self.text.startswith(_MARK) else 0)
         node = self.value(start)
         if self.skip(node.end) != len(self.text):
-            raise self.broken(node.end, "more text follows the value")
+            raise self.broken(node.end, "unexpected text after the value")
         return node
 
     def value(self, at: int) -> Node:
@@ -300,7 +300,7 @@ class _Scanner:
             return self.container(at, "array", "]")
         match = _SCALAR.match(self.text, at)
         if match is None:
-            raise self.broken(at, "a value is expected")
+            raise self.broken(at, "expected a value")
         return Node("scalar", at, match.end())
 
     def container(self, at: int, kind: Literal["object", "array"], close: str) -> Node:
@@ -315,7 +315,7 @@ class _Scanner:
             if self.text[here : here + 1] == ",":
                 here = self.skip(here + 1)
             elif self.text[here : here + 1] != close:
-                raise self.broken(here, f"a comma or {close} is expected")
+                raise self.broken(here, f"expected a comma or {close}")
         self.depth -= 1
         node.end = here + 1
         return node
@@ -328,14 +328,14 @@ class _Scanner:
     def member(self, node: Node, at: int) -> int:
         match = _STRING.match(self.text, at)
         if match is None:
-            raise self.broken(at, "a name in quotes is expected")
+            raise self.broken(at, "expected a name in quotes")
         name = self.decoded(match[0], at)
         if name in node.names:
             raise self.broken(at, name, "twice")
         node.names.add(name)
         colon = self.skip(match.end())
         if self.text[colon : colon + 1] != ":":
-            raise self.broken(colon, "a colon is expected")
+            raise self.broken(colon, "expected a colon")
         value = self.value(self.skip(colon + 1))
         node.members.append(Member(name, at, value))
         return value.end
@@ -348,7 +348,7 @@ class _Scanner:
         try:
             return str(json.loads(source))
         except ValueError:
-            raise self.broken(at, "a text with an escape that is none") from None
+            raise self.broken(at, "invalid escape in a text") from None
 
     def broken(
         self, at: int, what: str, kind: Literal["syntax", "twice"] = "syntax"
@@ -380,25 +380,23 @@ def find_node(top: Node, way: Way) -> Node | None:
     return node
 
 
-# --- the editor: putting in and taking out ---------------------------------------------
+# --- the editor: inserting and removing ------------------------------------------------
 #
-# A settings file belongs to somebody: order, indent, line ends and comments are theirs.
-# So the text is never written anew: it is scanned for where values stand, and an edit is
-# one splice. There are two ways to put something in:
+# A settings file belongs to the user, who chose its order, indent, line ends and comments.
+# So an edit is one splice at a located value. There are two ways to insert:
 #
-#   * so that it can be taken out again exactly (`with_member`, `with_item`, `without`):
-#     into a container with members, behind the last one: `,` and white space, and then it;
-#     into an empty container, right behind its bracket, without white space; a container
-#     that we make begins with white space. So an emptied one tells who made it, and goes
-#     or stays;
-#   * so that it reads well, on lines of its own (`set_member`, `remove_member`): parents
-#     are made where they are missing, and stay. For text without comments.
+#   * exactly reversible (`with_member`, `with_item`, `without`): after the last member of a
+#     container, as `,`, white space and the new member; or right after the bracket of an
+#     empty container, without white space. A container that we create begins with white
+#     space, so `without` can tell it from the user's, and removes it when it is empty;
+#   * readable, on a separate line (`set_member`, `remove_member`): missing parents are
+#     created, and kept. For text without comments.
 
 _BLANKS: Final = lazy_pattern(r"[ \t\r\n]+")
 _STEP: Final = "  "
 
 
-# --- exactly: putting in -------------------------------------------------------------------
+# --- reversibly: inserting -----------------------------------------------------------------
 
 
 def with_member(text: str, where: Node, name: str, value: Json) -> str:
@@ -421,7 +419,7 @@ def with_item(text: str, where: Node, value: Json) -> str:
 
 
 class _Style(Struct, frozen=True):
-    """How a container is laid out: what stands before a member, and the member's indent."""
+    """The layout of a container: the text before a member, and the member's indent."""
 
     gap: str
     indent: str
@@ -440,7 +438,7 @@ class _Style(Struct, frozen=True):
         return cls(newline + line, line, "\t" if line.startswith("\t") else "  ")
 
     def made(self, value: Json, indent: str) -> str:
-        """A value as we write it; a container that we make begins with white space."""
+        """Format a value; a container that we create begins with white space."""
         if not self.step:
             return _spaced(value)
         newline = self.gap[: len(self.gap) - len(self.indent)] or "\n"
@@ -458,11 +456,11 @@ def _spaced(value: Json) -> str:
     return json.dumps(value)
 
 
-# --- exactly: taking out -------------------------------------------------------------------
+# --- reversibly: removing ------------------------------------------------------------------
 
 
 def without(text: str, top: Node, way: Way) -> str:
-    """The text without what stands at a way, nor a container that we made for it alone."""
+    """Remove the value at `way`, and any container that was created only for it."""
     while True:
         step, parent_way = way[-1], way[:-1]
         parent = find_node(top, parent_way)
@@ -491,11 +489,11 @@ def _cut(text: str, spans: Sequence[tuple[int, int]], index: int) -> str:
 
 
 def set_member(text: str, way: tuple[str, ...], value: Json) -> str:
-    """`text` with the member at `way` set, its parents made. Raises: ConfigError; ValueError."""
+    """Set the member at `way`, creating its parents. Raises: ConfigError; ValueError."""
     node = parse_text(text)
     for depth, name in enumerate(way):
         if node.kind != "object":
-            raise ValueError(f"{name!r} cannot be set in what is no object")
+            raise ValueError(f"cannot set {name!r}: its parent is not an object")
         member = next((each for each in node.members if each.name == name), None)
         if member is None:
             for parent in reversed(way[depth + 1 :]):
@@ -509,7 +507,7 @@ def set_member(text: str, way: tuple[str, ...], value: Json) -> str:
 
 
 def remove_member(text: str, way: tuple[str, ...]) -> str:
-    """`text` without the member at `way`; its parents stay. Raises: ConfigError; ValueError."""
+    """Remove the member at `way`, keeping its parents. Raises: ConfigError; ValueError."""
     parent = find_node(parse_text(text), way[:-1])
     names = [] if parent is None else [member.name for member in parent.members]
     if parent is None or way[-1] not in names:

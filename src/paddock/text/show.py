@@ -1,4 +1,4 @@
-"""Text as a model or a person sees it: escaped, numbered, cut with a word about it."""
+"""Escape, number and cut text for a model or a person; every cut is stated."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -8,8 +8,8 @@ from paddock.pattern import lazy_pattern
 
 BOM = b"\xef\xbb\xbf"
 
-# Threat: a file name or a line that holds a line break, a terminal sequence or a
-# bidirectional override could pass for a row or a notice of ours.
+# Threat: a file name or a line with a line break, a terminal sequence or a
+# bidirectional override could pass for a row or notice of Paddock's.
 _DANGEROUS = lazy_pattern(
     "[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"
     "\ud800-\udfff\ufeff]"
@@ -20,9 +20,9 @@ _IN_NAMES = (
 )
 _NAME_DANGEROUS = lazy_pattern(_IN_NAMES)
 _UNSEEN = lazy_pattern(f"{_IN_NAMES}|[\ufe00-\ufe0f]")
-"""With the selectors of variants, which are part of many an emoji, what Python calls printable and
-is drawn as nothing: Default_Ignorable_Code_Point, and the empty Braille pattern."""
-# The hook and the ledger's names write the same without this module.
+"""Characters that Python calls printable but that are not visible: Default_Ignorable_Code_Point,
+the empty Braille pattern, and variation selectors, which many emoji contain."""
+# The hook and the ledger's names write the same format without this module.
 _CUT = lazy_pattern(r"… \(\d+ more characters(, sha256 [0-9a-f]{16})?\)\Z")
 _NAMED_MAX = 5
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -51,14 +51,14 @@ def show_name(name: str) -> str:
 
 
 def is_seen(character: str) -> bool:
-    """Whether a person sees it: neither blank, but for a space, nor control nor format."""
+    """Return True if the character is visible, or a plain space."""
     return character.isprintable() and _UNSEEN.match(character) is None
 
 
 def show_unseen(text: str) -> tuple[str, int]:
-    """One line for somebody who decides by it, and how many characters were escaped.
+    """Return one line for an approver, and the number of escaped characters.
 
-    Threat: what is agreed to and not seen: bidirectional, blank and format characters.
+    Threat: bidirectional, blank and format characters hide what the approver agrees to.
     """
     if text.isascii() and text.isprintable():
         return text, 0
@@ -73,7 +73,7 @@ def show_line(line: str) -> tuple[str, int]:
 
 
 def quote(value: object) -> str:
-    """An offending value for a message: on one line, quoted, cut at the limit."""
+    """Quote an offending value for a message: on one line, cut at the limit."""
     text = value if isinstance(value, str) else text_of(value)
     shown = show_name(text[: limits.message_value_chars_max])
     missing = len(text) - limits.message_value_chars_max
@@ -92,12 +92,12 @@ def cut(text: str, chars_max: int) -> str:
 
 
 def is_cut(text: str) -> bool:
-    """Whether it ends as what `cut` left, or as a name of which the ledger keeps a part."""
+    """Return True if it ends like a text cut by `cut`, or like a shortened name in the ledger."""
     return _CUT.search(text) is not None
 
 
 def text_of(value: object) -> str:
-    """`repr` of any JSON value, also where Python has none.
+    """Return `repr` of any JSON value, or a placeholder if Python cannot print it.
 
     A value may nest deeper than the stack, and an integer may have more digits than
     Python prints (`sys.set_int_max_str_digits`).
@@ -111,9 +111,9 @@ def text_of(value: object) -> str:
 
 
 def number_line(number: int, line: str) -> tuple[str, int]:
-    """`     N<TAB>text` of one line, and how many characters of it were escaped.
+    """Return `     N<TAB>text` for a line, and the number of escaped characters.
 
-    Its line end may still be on. A byte-order mark at the start of line 1 is hidden.
+    A line end is removed. A byte-order mark at the start of line 1 is hidden.
     """
     if number == 1:
         line = line.removeprefix("\ufeff")
@@ -122,11 +122,11 @@ def number_line(number: int, line: str) -> tuple[str, int]:
 
 
 def number_lines(lines: list[bytes], first: int, line_chars_max: int) -> str:
-    """Rows for raw lines from number `first` on; a longer line is cut and says so."""
+    """Return rows for raw lines from number `first` on; a longer line is cut and says so."""
     rows: list[str] = []
     for number, raw in enumerate(lines, first):
         line = raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "surrogateescape")
-        # Cut before it is escaped: a line may be as long as the largest file.
+        # Cut before escaping: a line may be as long as the largest file.
         row, _ = number_line(number, line[:line_chars_max])
         missing = len(line) - line_chars_max
         rows.append(f"{row} [... {missing} more characters]" if missing > 0 else row)
@@ -137,7 +137,7 @@ def escape_notices(escaped: int) -> list[str]:
     if not escaped:
         return []
     shown = f"{escaped} control or direction characters are shown as \\xNN or \\uNNNN"
-    return [f"{shown}; an edit needs the characters themselves"]
+    return [f"{shown}; in an edit, give the characters themselves"]
 
 
 def name_notices(names: Iterable[str]) -> list[str]:
@@ -148,6 +148,6 @@ def name_notices(names: Iterable[str]) -> list[str]:
     escaped = sum(show_name(each) != each for each in listed)
     if not escaped:
         return []
-    which = "1 name holds" if escaped == 1 else f"{escaped} names hold"
+    which = "1 name has" if escaped == 1 else f"{escaped} names have"
     shown = "control or direction characters, shown as \\xNN or \\uNNNN"
-    return [f"{which} {shown}; a path needs the characters themselves"]
+    return [f"{which} {shown}; in a path, give the characters themselves"]

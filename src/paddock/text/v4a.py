@@ -1,14 +1,14 @@
-"""V4A diffs: hunks that are found by their context, as OpenAI's `apply_patch` sends them.
+"""Apply V4A diffs: hunks that are located by their context, as OpenAI's `apply_patch` sends them.
 
-    @@ class Anchor          where to go on looking; several narrow it down
+    @@ class Anchor          start the search after this line; several narrow it down
      a line of context
-    -a line that goes
-    +a line that comes
-    *** End of File          the hunk stands at the end
+    -a removed line
+    +an added line
+    *** End of File          the hunk is at the end
 
-Context is looked for exactly, then without white space at the ends of lines, then without any
-around them, from where the last hunk ended. All hunks have a place, or there is no result. Every
-line that is not named keeps its bytes; a new one ends as its neighbours do.
+From the end of the last hunk on, context is matched exactly, then without trailing white space,
+then without leading white space too. Either all hunks apply, or none. Lines outside of the hunks
+keep their bytes; an added line gets the line end of its neighbours.
 """
 
 from bisect import bisect_left
@@ -22,16 +22,16 @@ from paddock.text.show import quote
 
 _END_OF_FILE: Final = b"*** End of File"
 _SEARCHED_BYTES_MAX: Final = 500_000_000
-"""Looked through for all hunks together: about a second."""
+"""Searched for all hunks together: about a second."""
 _LINES_MAX: Final = 1_000_000
 _FORMS: Final[tuple[Callable[[bytes], bytes], ...]] = (bytes, bytes.rstrip, bytes.strip)
 _EXACT, _STRIPPED = 0, 2
 _Change: TypeAlias = tuple[int, int, Sequence[bytes]]
-"""From which line on how many give way, and to what."""
+"""Start line, number of removed lines, added lines."""
 
 
 def created_content(diff: str) -> str:
-    """The content of a new file, whose lines begin with +. Raises: InvalidArgumentsError."""
+    """Return the content of a new file, whose lines begin with +. Raises: InvalidArgumentsError."""
     given = diff.encode("utf-8", "surrogatepass")
     lines = _lines_of(given)
     for line in lines:
@@ -41,9 +41,9 @@ def created_content(diff: str) -> str:
 
 
 def patched_content(content: bytes, diff: bytes) -> bytes:
-    """The content with all hunks of `diff`.
+    """Apply all hunks of `diff`.
 
-    Raises: InvalidArgumentsError: no V4A diff; StringNotFoundError: a hunk has no place;
+    Raises: InvalidArgumentsError: not a V4A diff; StringNotFoundError: a hunk does not match;
     TextTooLargeError.
     """
     if content.count(b"\n") + diff.count(b"\n") > _LINES_MAX:
@@ -64,7 +64,7 @@ def patched_content(content: bytes, diff: bytes) -> bytes:
 
 
 def _hunks(lines: list[bytes]) -> Iterator[tuple[list[bytes], list[bytes], bool]]:
-    """Of each its headers without @@, its lines, and whether it stands at the end."""
+    """Yield each hunk's headers without @@, its lines, and True if it is at the end."""
     if not lines:
         raise _invalid("Nothing in this section", b"")
     at, total = 0, len(lines)
@@ -87,7 +87,7 @@ def _section(lines: Sequence[bytes]) -> tuple[list[bytes], list[_Change]]:
     changes: list[_Change] = []
     added: list[bytes] = []
     removed = 0
-    # One line of context more closes what is open.
+    # An extra line of context closes an open change.
     for line in (*lines, b" "):
         mark, rest = line[:1] or b" ", line[1:]
         if mark == b" " and (added or removed):
@@ -108,7 +108,7 @@ def _lines_of(diff: bytes) -> list[bytes]:
     if not lines[-1]:
         lines.pop()
     kept = list(takewhile(lambda line: not line.startswith(b"*** End Patch"), lines))
-    # Threat: a part that nobody applies, of a patch that was reported as done.
+    # Threat: lines of a patch could be ignored, and the patch reported as applied.
     if any(left := lines[len(kept) + 1 :]):
         raise _invalid("Invalid Line after the end of the patch", left[0])
     return kept
@@ -122,7 +122,7 @@ def _invalid(what: str, line: bytes) -> InvalidArgumentsError:
     return InvalidArgumentsError(
         f"{what}: {quote(line.decode('utf-8', 'replace'))}",
         where="diff",
-        hint="nothing was changed; give one file a call, each line with +, -, a space or @@",
+        hint="nothing was changed; give one file per call, each line with +, -, a space or @@",
     )
 
 
@@ -137,7 +137,7 @@ def _too_large(what: str) -> TextTooLargeError:
 
 
 class _Text:
-    """Lines without their ends, which stand beside; behind the last newline is the last line."""
+    """Lines and, separately, their line ends; the last line follows the last newline."""
 
     def __init__(self, content: bytes, newline: bytes) -> None:
         *ended, last = content.split(b"\n")
@@ -174,19 +174,19 @@ class _Text:
         if form not in self._views:
             rows = list(map(_FORMS[form], self._lines))
             starts = list(accumulate((len(row) + 1 for row in rows), initial=0))
-            # A newline before and behind each: `starts` is where those before stand.
+            # A newline before and after each row: `starts` are the offsets of those before.
             self._views[form] = b"\n".join((b"", *rows, b"")), starts
         text, starts = self._views[form]
         low, high = starts[start], starts[end] + 1
         at = text.find(b"\n".join((b"", *map(_FORMS[form], wanted), b"")), low, high)
-        # Threat: a long diff whose hunks are looked for all through a large file, one by one.
+        # Threat: a long diff could search a large file once for each hunk.
         self._left -= (high if at < 0 else at) - low
         if self._left < 0:
-            raise _too_large("the hunks stand too far apart in too large a file")
+            raise _too_large("the hunks are too far apart in too large a file")
         return None if at < 0 else bisect_left(starts, at)
 
     def changed(self, changes: Sequence[_Change]) -> bytes:
-        # The last line gets an end where another one comes behind it.
+        # The last line gets a line end if another one follows it.
         rows, ends = list[tuple[bytes, bytes]](), [*self._ends, self._newline]
         seen = 0
         for at, removed, added in changes:

@@ -1,10 +1,10 @@
-"""From a model's JSON to a typed value, or to an error that names the field.
+"""Bind a model's JSON arguments to typed values, or raise an error that names the field.
 
-An argument type is an `ArgumentType` whose fields are made with `needed_text`,
-`optional_integer`, `flag` and the like, or from a function's signature. From it come
-the JSON Schema that a model sees and the binder that checks what the model sent:
-`msgspec` makes the one, and converts what is no text, number or boolean; those are
-looked at here (type, characters, ranges, limits of a policy).
+An argument type is an `ArgumentType` whose fields are declared with `needed_text`,
+`optional_integer`, `flag` and the like, or built from a function's signature. It yields
+the JSON Schema that a model sees and the binder that checks what the model sent.
+Texts, integers and booleans are checked here (type, characters, ranges, limits of a
+policy); `msgspec` builds the schema and converts every other type.
 Nothing is coerced: a wrong type, an unknown name, a missing or empty text is an error;
 a number out of range is an error unless its field is clamped.
 """
@@ -39,18 +39,18 @@ _PLAIN: Final = (str, int, bool)  # kinds that are the exact Python types of the
 
 
 class Argument(Struct, frozen=True):
-    """What one field accepts. `kind` is one of the plain ones, or any that `msgspec` converts."""
+    """The declaration of one field. `kind` is a plain type, or any that `msgspec` converts."""
 
     kind: Any
     description: str
     default: object = ...  # `...` where the field is required
     may_be_empty: bool = True
-    is_content: bool = False  # large or personal: ledgers keep a salted digest instead of the text
+    is_content: bool = False  # large or personal: ledgers keep only a salted digest
     minimum: int | None = None
     maximum: int | None = None
     out_of_range: Literal["refused", "clamped"] = "refused"
-    limit: str = ""  # the limit that `maximum` is, by name, where a policy may lower it
-    choices: tuple[str, ...] = ()  # told to the model; the tool refuses others in its own words
+    limit: str = ""  # name of the limit behind `maximum`, if a policy may lower it
+    choices: tuple[str, ...] = ()  # shown to the model; the tool itself refuses others
 
     @property
     def is_required(self) -> bool:
@@ -58,37 +58,37 @@ class Argument(Struct, frozen=True):
 
     @property
     def converted(self) -> Any:
-        """What `msgspec` converts to: never None, which stands for what was left out."""
+        """The type that `msgspec` converts to: never None, which means "left out"."""
         return self.kind if self.may_be_empty else Annotated[self.kind, Meta(min_length=1)]
 
 
 def plain_text(description: str, *, is_content: bool = False) -> Any:
-    """A required text that may be empty."""
+    """Declare a required text that may be empty."""
     return Argument(str, description, is_content=is_content)
 
 
 def needed_text(description: str, *, is_content: bool = False) -> Any:
-    """A required text that must not be empty."""
+    """Declare a required text that must not be empty."""
     return Argument(str, description, may_be_empty=False, is_content=is_content)
 
 
 def optional_text(description: str) -> Any:
-    """A text that may be left out; then the field is None. Not empty if given."""
+    """Declare an optional text, None by default; not empty if given."""
     return Argument(str, description, None, may_be_empty=False)
 
 
 def filled_text(description: str, default: str, choices: Iterable[str] = ()) -> Any:
-    """A text that may be left out; then the field is `default`. Not empty if given."""
+    """Declare an optional text with a default; not empty if given."""
     return Argument(str, description, default, may_be_empty=False, choices=tuple(choices))
 
 
 def content_text(description: str) -> Any:
-    """A text that may be left out, and then is empty; kept as content."""
+    """Declare an optional text, empty by default, that ledgers treat as content."""
     return Argument(str, description, "", is_content=True)
 
 
 def needed_integer(description: str) -> Any:
-    """A required integer; whoever uses it says what is out of range."""
+    """Declare a required integer; the tool checks its range."""
     return Argument(int, description)
 
 
@@ -100,9 +100,9 @@ def optional_integer(
     maximum: int | None = None,
     limit: str = "",
 ) -> Any:
-    """An integer that may be left out; out of range is an error.
+    """Declare an optional integer; a value out of range is an error.
 
-    `limit` names what it is at most where a policy may lower that; then it is `maximum`.
+    `limit` names the limit that a policy may lower; it is the default of `maximum`.
     """
     most = int(getattr(limits, limit)) if limit and maximum is None else maximum
     return Argument(int, description, default, minimum=minimum, maximum=most, limit=limit)
@@ -111,22 +111,21 @@ def optional_integer(
 def clamped_integer(
     description: str, default: int, *, minimum: int, maximum: int | None = None, limit: str = ""
 ) -> Any:
-    """An integer that may be left out; out of range is clamped, and that is said.
+    """Declare an optional integer; a value out of range is clamped, and the result says so.
 
-    One of `maximum` and `limit` is needed. With both, a policy may lower `maximum`, and not
-    raise it.
+    Needs `maximum` or `limit`. With both, a policy may lower `maximum` but not raise it.
     """
     declared = optional_integer(description, default, minimum=minimum, maximum=maximum, limit=limit)
     return replace(declared, out_of_range="clamped")
 
 
 def flag(description: str, *, default: bool) -> Any:
-    """A boolean that may be left out."""
+    """Declare an optional boolean."""
     return Argument(bool, description, default)
 
 
 def text_map(description: str) -> Any:
-    """An object whose members are texts; it may be left out, and then the field is None."""
+    """Declare an optional object of texts, None by default."""
     return Argument(dict[str, str], description, None)
 
 
@@ -141,7 +140,7 @@ class _ArgumentMeta(StructMeta):
             if each.is_required
             else field(default=each.default)
             if isinstance(each.default, str | int | None)
-            # One for each call: a function may change what it is given.
+            # A copy for each call: a function may change its arguments.
             else field(default_factory=partial(deepcopy, each.default))
             for name, each in own.items()
         }
@@ -162,7 +161,7 @@ class ArgumentType(Struct, frozen=True, metaclass=_ArgumentMeta):
 
 
 def made_type(name: str, arguments: dict[str, Argument]) -> type[ArgumentType]:
-    """Return an argument type of these. Raises: TypeError: what a type can't be said with."""
+    """Build an argument type. Raises: TypeError: a kind has no JSON Schema."""
     fields = {"__annotations__": dict.fromkeys(arguments, Any), **arguments}
     made = _ArgumentMeta(name, (ArgumentType,), fields, kw_only=True)
     _schema_of(made.declared_arguments)
@@ -179,25 +178,24 @@ class Binder(Generic[A]):
 
     def __init__(self, type_: type[A]) -> None:
         if not (isinstance(type_, _ArgumentMeta) and issubclass(type_, ArgumentType)):
-            raise TypeError(f"{type_!r} is no argument type")
+            raise TypeError(f"{type_!r} is not an argument type")
         self._type = type_
         self.declared: Mapping[str, Argument] = type_.declared_arguments
         if tuple(self.declared) != type_.__struct_fields__:
-            raise TypeError(f"a field of {type_.__name__} is not described")
+            raise TypeError(f"a field of {type_.__name__} is not an Argument")
         self._numbers = [each for each in self.declared.items() if each[1].minimum is not None]
 
     @cached_property
     def schema(self) -> dict[str, Json]:
-        # What makes it is slow to load, and a call needs none.
+        # Lazy: the schema builder is slow to load, and a call does not need it.
         return _schema_of(self.declared)
 
     def bind(
         self, given: Mapping[str, Json], lowered: Mapping[str, int] = _NOTHING
     ) -> tuple[A, Mapping[str, int]]:
-        """The typed arguments, and the numbers that were clamped (name → value used).
+        """Return the typed arguments, and the numbers that were clamped (name → value used).
 
-        `lowered` are the limits that a policy lowers, by name. A number that was left out is
-        clamped to them too.
+        `lowered` are the limits that a policy lowers, by name. They clamp defaults too.
 
         Raises: UnknownArgumentError, InvalidArgumentsError.
         """
@@ -226,7 +224,7 @@ class Binder(Generic[A]):
         return self._type(**values), clamped
 
     def values(self, given: Mapping[str, Json]) -> dict[str, Json]:
-        """The arguments as `bind` types them, by name, defaults filled in; raises as it does."""
+        """Return the bound arguments by name, with defaults filled in. Raises: as `bind`."""
         return to_builtins(self.bind(given)[0], enc_hook=as_model)
 
     def _typed(self, name: str, declared: Argument, value: Json) -> Any:
@@ -269,7 +267,7 @@ class Binder(Generic[A]):
 
 
 class PassedArguments:
-    """In place of a binder for a tool that another program has: what was read goes on as it is."""
+    """Binder of another program's tool: passes the arguments through unchecked."""
 
     def __init__(self, schema: Mapping[str, Json]) -> None:
         self.schema: dict[str, Json] = {"type": "object", "properties": {}, **schema}
@@ -295,11 +293,11 @@ def _mistyped(name: str, declared: Argument, value: Json) -> InvalidArgumentsErr
     )
 
 
-_AT: Final = " - at "  # between what is wrong and where, as `msgspec` says it
+_AT: Final = " - at "  # `msgspec` puts it between the problem and its place
 
 
 def _unfit(name: str, error: Exception) -> InvalidArgumentsError:
-    """Say what `msgspec` says, with the place in the argument: `tags[1]`, `report.days`."""
+    """Report an error of `msgspec` with its place in the argument: `tags[1]`, `report.days`."""
     said, *inwards = show_name(str(error).replace("`", "")).split(_AT)
     where = name + "".join(path.removeprefix("key in ")[1:] for path in reversed(inwards))
     return InvalidArgumentsError(
@@ -315,7 +313,7 @@ def _converted(name: str, declared: Argument, value: Json) -> Any:
     except (ValidationError, RecursionError) as error:
         raise _unfit(name, error) from None
     except UnicodeEncodeError:
-        converted = None  # what has half of a character is no JSON either
+        converted = None  # a lone surrogate is not JSON either: refused below
     _require_json(name, value)
     return converted
 
@@ -326,7 +324,7 @@ def _require_json(name: str, value: Json) -> None:
     except UnicodeEncodeError:
         said, hint = "has half of a surrogate pair in it", "send whole Unicode characters"
     except (TypeError, RecursionError) as error:
-        said, hint = f"is not JSON: {show_name(str(error))}", "send what JSON can hold"
+        said, hint = f"is not JSON: {show_name(str(error))}", "send valid JSON"
     else:
         return
     raise InvalidArgumentsError(f"{name} {said}", where=name, hint=hint)
@@ -344,7 +342,7 @@ def _require_characters(name: str, value: str) -> None:
 
 
 def _most_of(declared: Argument, lowered: Mapping[str, int]) -> int | None:
-    """The greatest number for a field; a policy raises none but the limit's own."""
+    """Return the field's maximum; a policy may raise only the limit itself."""
     own, most = declared.maximum, lowered.get(declared.limit)
     if own is None or most is None:
         return own
@@ -361,7 +359,7 @@ def _out_of_range(name: str, low: int, high: int | None, value: int) -> InvalidA
 
 
 def _schema_of(declared: Mapping[str, Argument]) -> dict[str, Json]:
-    """Raises: TypeError, what a type can't be said with."""
+    """Build the schema of a tool's arguments. Raises: TypeError: a kind has none."""
     named = [each.converted for each in declared.values()]
     own: dict[str, Json] = {}
     kinds, common = schema_components(
@@ -401,7 +399,7 @@ def _described(declared: Argument, schema: dict[str, Json]) -> dict[str, Json]:
     return schema
 
 
-# Models of pydantic, which a program has loaded that has one.
+# Models of pydantic: the program that declares one has loaded it.
 
 _DEFINITIONS: Final = "#/$defs/"
 
@@ -409,7 +407,7 @@ _DEFINITIONS: Final = "#/$defs/"
 def from_model(kind: Any, value: object) -> Any:
     if not hasattr(kind, "model_validate_json"):
         raise NotImplementedError
-    # By its JSON: strict, and yet a text is what a date or a member of an enum is sent as.
+    # From JSON text: strict, yet dates and enum members may be sent as texts.
     source = encode(value)
     try:
         return kind.model_validate_json(source, strict=True)
@@ -431,7 +429,7 @@ def _model_schema(common: dict[str, Json], kind: Any) -> dict[str, Json]:
     lead = f"{kind.__name__}_"
     try:
         schema = kind.model_json_schema(ref_template=f"{_DEFINITIONS}{lead}{{model}}")
-    except RuntimeError as error:  # What pydantic raises of a model that no schema says.
+    except RuntimeError as error:  # pydantic's error for a model without a schema
         raise TypeError(str(error).partition("\n")[0]) from None
     for name, each in schema.pop("$defs", {}).items():
         if common.setdefault(lead + name, each) != each:
@@ -448,7 +446,7 @@ WORKSPACE_FAILURE: Final[Mapping[str, Json]] = MappingProxyType({"success": Fals
 
 
 def result_schema(own: Mapping[str, Json]) -> dict[str, Json]:
-    """The schema of a result object: what every tool has, and a tool's own fields."""
+    """Return the schema of a result: the fields of every tool, and this tool's."""
     common: dict[str, Json] = {
         "status": {"enum": ["ok", "error"]},
         "content": {"type": "string", "description": "The text for the model."},
@@ -456,9 +454,9 @@ def result_schema(own: Mapping[str, Json]) -> dict[str, Json]:
         "error": {"type": ["string", "null"], "description": "What happened."},
         "hint": {"type": "string", "description": "What to do next."},
         "rule": {"type": "object", "description": "The rule that refused: text, file, line."},
-        "approval": {"type": "string", "description": "The request that waits for an answer."},
+        "approval": {"type": "string", "description": "Id of the request awaiting approval."},
         "warnings": {"type": "array", "items": {"type": "string"}},
-        "clamped": {"type": "object", "description": "Numbers that were clamped, as used."},
+        "clamped": {"type": "object", "description": "Clamped numbers: the values used instead."},
     }
     return {
         "type": "object",
@@ -469,7 +467,7 @@ def result_schema(own: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def rows_schema(fields: Mapping[str, Json], *, optional: Mapping[str, Json] = _NO_FIELDS) -> Json:
-    """The schema of a list of objects that have all `fields`, and no others but `optional`."""
+    """Return the schema of a list of objects with all `fields` and maybe `optional` ones."""
     return {"type": "array", "items": object_schema(fields, optional=optional)}
 
 

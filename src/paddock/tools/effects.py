@@ -1,4 +1,4 @@
-"""What a call did to paths: from what the workspace says, and to and from the ledger's JSON."""
+"""The changes of a call: from the workspace's receipts, and to and from the ledger's JSON."""
 
 import json
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -25,7 +25,7 @@ _MODES: Final = ("mode", "mode_after")
 
 
 def change_of_path(row: ChangedPath) -> Change | None:
-    """Of one path of a set of changes; None where nothing stood there and nothing stands."""
+    """Convert one path of a set of changes; None if it was absent before and after."""
     doing = doing_of_path(row)
     return None if doing is None else change_of_doing(doing)
 
@@ -53,7 +53,7 @@ def change_of_doing(doing: Doing) -> Change:
 def written_output(
     receipt: "SingleReceipt", said: str, details: Mapping[str, Json], *below: str
 ) -> ToolOutput:
-    """Return what a tool answers that changed one path: what it did, notes, what stands below."""
+    """Build the result of a tool that changed one path: summary, notes, then `below`."""
     rows = (said, *(f"[{note}]" for note in receipt.notes), *below)
     changes = (change_of_doing(receipt.doing),)
     return ToolOutput("\n".join(rows), details, changes, receipt.bytes_written)
@@ -62,11 +62,11 @@ def written_output(
 def within_entry(
     changes: tuple[Change, ...], keep: Callable[[bytes], str]
 ) -> tuple[tuple[Change, ...], StoredEffects | None]:
-    """What of many changes stands in a ledger entry, and where the whole list is kept.
+    """Return the changes that a ledger entry has room for, and where the whole list is stored.
 
     `keep` puts bytes into the history and returns their digest.
 
-    Raises: HostError: the list cannot be kept. What it tells has happened all the same.
+    Raises: HostError: the list cannot be stored. The changes have happened all the same.
     """
     if len(changes) <= limits.effects_listed_max:
         return changes, None
@@ -74,21 +74,21 @@ def within_entry(
     try:
         digest = keep(json.dumps(rows, separators=(",", ":")).encode("ascii"))
     except errors.StorageFullError as error:
-        # Who refuses a call for lack of space says that nothing changed. Here all of it has:
-        # the host failed, and what the call left is told by its notes.
+        # StorageFullError means that nothing changed. Here the changes are made: report a host
+        # failure; the call's notes have what it left.
         raise errors.HostError(
-            f"the list of {len(rows)} changes is not kept: {error.message}"
+            f"cannot store the list of {len(rows)} changes: {error.message}"
         ) from error
     return changes[: limits.effects_listed_max], StoredEffects(digest, len(changes))
 
 
 def changes_from_bytes(content: bytes) -> tuple[Change, ...]:
-    """Raises: ValueError: it is no list that `within_entry` kept."""
+    """Read a list that `within_entry` stored. Raises: ValueError."""
     return tuple(map(change_from_json, decode(content, type=list[dict[str, Json]])))
 
 
 def change_json(change: Change) -> dict[str, Json]:
-    """As the ledger keeps it; what is as usual is left out."""
+    """Return the ledger's form of a change, without default values."""
     kept: dict[str, Json] = to_builtins(change)
     kept |= {name: f"{kept[name]:04o}" for name in _MODES if name in kept}
     if change.made:
@@ -97,43 +97,40 @@ def change_json(change: Change) -> dict[str, Json]:
 
 
 def change_from_json(kept: Mapping[str, Json]) -> Change:
-    """Raises: ValueError: it is none."""
+    """Raises: ValueError: not a change."""
     try:
         modes = {name: int(kept[name], 8) & 0o777 for name in _MODES if kept.get(name) is not None}
     except TypeError as error:
-        raise ValueError("a mode is a text") from error
+        raise ValueError("a mode must be a text") from error
     return Change(**asdict(convert({**kept, **modes}, _KeptChange)))
 
 
 class _KeptChange(Change, frozen=True):
-    # With the types that `spec` names and does not load.
+    # Restates the types that `spec` names but does not load.
     kind: DoingKind
     entry: DoingEntry = "file"
     entry_after: DoingEntry | Literal[""] = ""
 
 
-# Where the two are not the same, the refusal says what changed, to whom it may be shown.
+# If the versions differ, the refusal shows what changed to an agent that may view the file.
 
-ABSENT: Final = "absent"  # as `if_version`: nothing may stand there
+ABSENT: Final = "absent"  # as `if_version`: the file must not exist
 
-IF_VERSION: Final = "Only if the file still has this version (as a view returned it)."
-IF_VERSION_OR_ABSENT: Final = (
-    "Only if the file still has this version (as a view returned it), "
-    f"or '{ABSENT}' for only if there is none."
-)
+IF_VERSION: Final = "Act only if the file still has this version, as an earlier call returned it."
+IF_VERSION_OR_ABSENT: Final = f"{IF_VERSION} '{ABSENT}': act only if the file does not exist."
 
 
 def pinned_file(if_version: str | None, path: WritePath, ports: Ports) -> str:
-    """Raises: FileChangedError where the caller wants another version; as `Workspace.version`."""
-    with telling_what_changed(if_version, path.real, ports):
+    """Return the file's version. Raises: FileChangedError, and as `Workspace.version`."""
+    with explaining_change(if_version, path.real, ports):
         found = ports.workspace.version(path.real)
         return pinned(if_version, found, path.asked)
 
 
 def pinned_version(if_version: str | None, path: WritePath, ports: Ports) -> str:
-    """Of what stands there now, or its absence, to bind a write to. Raises: FileChangedError."""
+    """Return the version, or ABSENT, to bind a write to. Raises: FileChangedError."""
     if path.exists and if_version == ABSENT:
-        with telling_what_changed(if_version, path.real, ports):
+        with explaining_change(if_version, path.real, ports):
             raise refusal_of_presence(path, ports)
     if path.exists:
         return pinned_file(if_version, path, ports)
@@ -150,23 +147,22 @@ def _refusal_of_absence(wanted: str, path: WorkspacePath, hint: str) -> errors.F
 
 def refusal_of_presence(path: WritePath, ports: Ports) -> errors.FileChangedError:
     try:
-        stands = f"exists now, at {ports.workspace.version(path.real)}"
+        state = f"exists now, at {ports.workspace.version(path.real)}"
     except errors.ToolError:
-        stands = "exists now"  # no file, or gone again
+        state = "exists now"  # not a file, or removed again
     return errors.FileChangedError(
-        f"{quote(path.asked.relative)} {stands}",
+        f"{quote(path.asked.relative)} {state}",
         hint="read it, then repeat the call with its version, or use another path",
     )
 
 
 @contextmanager
-def telling_what_changed(
+def explaining_change(
     wanted: str | EntryVersion | None, path: WorkspacePath, ports: Ports
 ) -> Generator[None]:
-    """Have the refusal say what changed since: a diff in its hint, without what may not be viewed.
+    """Add a diff of what changed since `wanted` to the hint of a refusal.
 
-    `path` is the real one. Where nothing stands there any more, FileChangedError is raised in
-    the place of a PathNotFoundError.
+    `path` is the real one. If the file is gone, FileChangedError replaces PathNotFoundError.
     """
     try:
         yield
@@ -181,7 +177,7 @@ def telling_what_changed(
         difference = "" if plain is None else _difference(plain, path, ports)
         if not difference:
             raise
-        # In the hint: the ledger keeps the message, and no contents of files.
+        # In the hint, not the message: the ledger keeps the message, but no file contents.
         hint = f"{error.hint}; what changed:\n{difference}"
         raise errors.FileChangedError(error.message, where=error.where, hint=hint) from error
 
@@ -191,10 +187,10 @@ def plain_version(wanted: str | EntryVersion | None) -> str | None:
 
 
 def _difference(wanted: str, path: WorkspacePath, ports: Ports) -> str:
-    """The diff, or a word about why there is none; empty where the message says it all."""
-    # Threat: an agent that may write a file and not view it would read it in the diff.
+    """Return the diff, or why there is none; empty if the message needs none."""
+    # Threat: an agent that may write a file but not view it would read it in the diff.
     if not ports.shown.may_view(path.relative):
-        return "[no diff: it is not yours to view]"
+        return "[no diff: you may not view this file]"
     bytes_max = ports.limits.view_bytes_max
     try:
         now = ports.workspace.read_all(path, bytes_max)
@@ -206,12 +202,12 @@ def _difference(wanted: str, path: WorkspacePath, ports: Ports) -> str:
     if before is None and ports.earlier is not None:
         before = ports.earlier.content(path.relative, wanted, bytes_max)
     if before is None:
-        return f"[no diff: what it held then is not kept; it has {len(now)} bytes now]"
+        return f"[no diff: its earlier content is not stored; it has {len(now)} bytes now]"
     try:
         for content in (before, now):
             require_text(content, path.relative)
     except errors.TextError:
-        return f"[no diff: no text; {len(before)} bytes then, {len(now)} bytes now]"
-    from paddock.text.changes import unified_diff  # noqa: PLC0415 - few writes fail so
+        return f"[no diff: not text; {len(before)} bytes then, {len(now)} bytes now]"
+    from paddock.text.changes import unified_diff  # noqa: PLC0415 - few writes need it
 
     return unified_diff(before, now, show_name(path.relative))

@@ -1,6 +1,6 @@
-"""`grep`: lines that match, over a tree or in one file; `grep_dev` accounts for the search.
+"""`grep` and `grep_dev`: search lines in a tree or a file; `grep_dev` also counts skipped files.
 
-Behind them what `find` and listings share with them: how rows look, and what is said beside.
+Also the rows and notices that `find` and the listings share with them.
 """
 
 from collections.abc import Iterable
@@ -59,32 +59,32 @@ A = TypeVar("A")
 NO_MATCHES: Final = "No matches found."
 NO_FILES: Final = "No files found."
 EMPTY_DIRECTORY: Final = "Directory is empty."
-_OURS: Final = frozenset({NO_MATCHES, NO_FILES, EMPTY_DIRECTORY})
+_NOTICES: Final = frozenset({NO_MATCHES, NO_FILES, EMPTY_DIRECTORY})
 _LIKE_A_ROW: Final = lazy_pattern(r":(?=\d+(?:[:-]|$))")
 _LIKE_A_MATCH: Final = lazy_pattern(r":(?=\d+:)")
-_NAMED_MAX: Final = 5  # paths that one remark names; the rest is counted
+_NAMED_MAX: Final = 5  # paths that one notice names; the rest is counted
 
 
 def show_path(path: str) -> str:
-    """A path as a row begins with it.
+    """Return a path as rows begin with it.
 
-    Threat: a file that is called like a notice of ours would pass for one where names
-    stand alone. With `./` in front it is the same path, and no notice.
+    Threat: a file named like a Paddock notice would pass for one in a list of names.
+    With `./` in front it is the same path, but not a notice.
     """
     shown = show_name(path)
-    return f"./{shown}" if shown.startswith("[") or shown in _OURS else shown
+    return f"./{shown}" if shown.startswith("[") or shown in _NOTICES else shown
 
 
 def show_row_path(path: str) -> str:
-    """A path as a row of a content search begins with it.
+    """Return a path as rows of a content search begin with it.
 
-    Threat: a file called `a.py:3:x` would make a row of line 3 of `a.py`.
+    Threat: a file called `a.py:3:x` would fake a row of line 3 of `a.py`.
     """
     return _LIKE_A_ROW.sub(r"\\x3a", show_path(path))
 
 
 def path_text(path: str) -> str:
-    """A path for the host; escaped where its bytes are not UTF-8, as no JSON could hold it."""
+    """Return a path for the host; escaped if its bytes are not UTF-8, which JSON cannot hold."""
     try:
         path.encode("utf-8")
     except UnicodeEncodeError:
@@ -107,7 +107,7 @@ class LineText(Struct, frozen=True):
     """A line, cut at `limits.search_line_chars_max`, dangerous characters escaped."""
 
     shown: str
-    cut_bytes: int  # at least so long is the line where it was cut; else 0
+    cut_bytes: int  # minimum length of the line if it was cut; else 0
     escaped: int
     is_not_utf8: bool
 
@@ -129,7 +129,7 @@ class LineText(Struct, frozen=True):
 
 
 class ShownRows:
-    """The rows that have room. Keeps count of what was changed in lines that are shown."""
+    """The rows that fit. Counts the cuts and escapes in the lines shown."""
 
     def __init__(self, bytes_max: int) -> None:
         self._left = bytes_max
@@ -137,11 +137,11 @@ class ShownRows:
         self.matches: list[Json] = []
         self.files: set[str] = set()
         self.is_full = False
-        self._cut: list[int] = []  # at least so long is each line that was cut
+        self._cut: list[int] = []  # minimum length of each line that was cut
         self._escaped = self._like_matches = self._not_utf8 = 0
 
     def add(self, row: str) -> bool:
-        """Say whether it still had room."""
+        """Return False if the row does not fit."""
         self._left -= len(row.encode("utf-8", "surrogatepass")) + 1
         self.is_full = self._left < 0
         if not self.is_full:
@@ -161,14 +161,14 @@ class ShownRows:
         self._like_matches += _LIKE_A_MATCH.search(text.shown) is not None
 
     def notices(self, read_bytes_max: int, reader: str) -> list[str]:
-        """What has to be said of the lines that were shown; `reader` shows so much of one."""
+        """Return notices about the lines shown; `reader` is the tool that shows more of a line."""
         said: list[str] = []
         if self._cut:
             advice = f"Use {reader} to see all of a line."
-            # Of a line that was cut when it was read it is not known how long it is.
+            # The length of a line that was cut when it was read is not known.
             if max(self._cut) > min(read_bytes_max, limits.search_row_bytes_max):
                 most = f"{read_bytes_max / 1000:g} kB"
-                advice = f"Use {reader} to see up to {most} of a line; no file tool shows more."
+                advice = f"Use {reader} to see up to {most} of a line; file tools show no more."
             cut = _count(len(self._cut), "line")
             said.append(f"[{cut} cut at {limits.search_line_chars_max} characters. {advice}]")
         if self._not_utf8:
@@ -186,22 +186,22 @@ class ShownRows:
 
 
 def match_row(path: str, number: int, text: LineText) -> str:
-    """The row of a match; `path` as `show_row_path` gives it."""
+    """Build the row of a match; `path` comes from `show_row_path`."""
     return f"{path}:{number}:{text.shown}"
 
 
 def context_row(path: str, number: int, text: LineText) -> str:
-    """The row of a line beside a match.
+    """Build the row of a line beside a match.
 
-    Threat: behind `a-1-`, the text `b.py:7:x` would make a row of line 7 of `a-1-b.py`.
+    Threat: after `a-1-`, the text `b.py:7:x` would fake a row of line 7 of `a-1-b.py`.
     """
     shown = _LIKE_A_MATCH.sub(r"\\x3a", text.shown)
     return f"{path}-{number}-{shown}"
 
 
 def none_shown(found: ContentFound) -> str:
-    told = count_found(found)
-    return f"{told[0].upper()}{told[1:]}, none shown." if found.matches else NO_MATCHES
+    counted = count_found(found)
+    return f"{counted[0].upper()}{counted[1:]}, none shown." if found.matches else NO_MATCHES
 
 
 def count_found(found: ContentFound) -> str:
@@ -229,7 +229,7 @@ def limit_notice(
 
 
 def size_notice(shown: int, found: ContentFound, bytes_max: int, context: str | None) -> str:
-    """`context` is the argument by which lines beside the matches were asked for, if they were."""
+    """`context` names the argument that asked for context lines, if any."""
     more = "more than " if found.has_more else ""
     lower = "" if context is None else f", or lower {context}"
     return (
@@ -241,7 +241,7 @@ def size_notice(shown: int, found: ContentFound, bytes_max: int, context: str | 
 def glob_notices(glob: SearchGlob, path: ReadPath) -> list[str]:
     for directory in (path.asked.relative, path.real.relative):
         if rest := glob.below(directory):
-            return [f"[The glob is taken from {quote(directory)}: write {quote(rest)}.]"]
+            return [f"[The glob is relative to {quote(directory)}: write {quote(rest)}.]"]
     return []
 
 
@@ -250,37 +250,37 @@ def remark_notices(remarks: Remarks) -> list[str]:
     if remarks.binary is not None:
         said.append(f"[The file {remarks.binary.value}.]")
     if remarks.large_utf16:
-        said.append(f"[Not searched, being UTF-16 and over 8 MB: {_named(remarks.large_utf16)}.]")
+        said.append(f"[Not searched (UTF-16 over 8 MB): {_named(remarks.large_utf16)}.]")
     if remarks.unreadable:
         said.append(f"[Not readable by this user: {_named(remarks.unreadable)}.]")
     if remarks.too_deep:
         said.append(
-            f"[Not looked into, being {limits.path_depth_max} directories deep: "
+            f"[Not searched ({limits.path_depth_max} directories deep): "
             f"{_named(remarks.too_deep)}.]"
         )
     if remarks.changed:
         said.append(
-            f"[Changed while they were searched, so rows may be missing: "
-            f"{_named(remarks.changed)}. Search again.]"
+            f"[Changed during the search, so rows may be missing: {_named(remarks.changed)}. "
+            "Search again.]"
         )
     if remarks.is_broken:
-        said.append("[The search ended early, and rows may be missing. Narrow path or pattern.]")
+        said.append("[The search ended early, so rows may be missing. Narrow path or pattern.]")
     if remarks.is_late:
         said.append(
-            f"[Stopped after {limits.search_timeout_s:g} seconds: these are not all rows, and "
-            "another time they may be others. Narrow path or pattern.]"
+            f"[Stopped after {limits.search_timeout_s:g} seconds: rows may be missing, and another "
+            "search may return other rows. Narrow path or pattern.]"
         )
     return said
 
 
 def refuse_cancelled(ports: Ports) -> None:
-    """Raises: StoppedCallError where nobody waits for the answer any more."""
+    """Raises: StoppedCallError if the call was cancelled."""
     if ports.cancel.is_cancelled:
         raise StoppedCallError(LeftEffect.NONE)
 
 
 def is_partial(remarks: Remarks) -> bool:
-    """Whether rows may be missing for another reason than a limit of the call."""
+    """Return True if rows may be missing for another reason than a limit of the call."""
     return remarks.is_late or remarks.is_broken
 
 
@@ -297,8 +297,8 @@ def _count(number: int, thing: str, things: str = "") -> str:
 
 _DEFAULT_MATCHES: Final = 100
 _PATTERN: Final = (
-    "Regular expression, matched against single lines: ripgrep's syntax, which takes "
-    "linear time and has no look-around and no backreferences."
+    "Regular expression in ripgrep's syntax (no look-around, no backreferences), matched against "
+    "one line at a time."
 )
 
 
@@ -306,16 +306,18 @@ class GrepArguments(ArgumentType):
     pattern: str = needed_text(_PATTERN)
     path: str = filled_text("Directory or file to search.", ".")
     glob: str | None = optional_text(
-        "Only files that match: *.py by name, src/**/*.ts by path below the searched directory, "
-        "{a,b} for either, !x for not x."
+        "Search only files that match: *.py by name, src/**/*.ts by path relative to the searched "
+        "directory; {a,b} matches either, !x excludes x."
     )
-    ignoreCase: bool = flag("Match without regard to case.", default=False)  # noqa: N815 - the name that models know
-    literal: bool = flag("Take the pattern as plain text.", default=False)
+    ignoreCase: bool = flag("Ignore case.", default=False)  # noqa: N815 - the name that models know
+    literal: bool = flag(
+        "Treat the pattern as plain text, not a regular expression.", default=False
+    )
     context: int = optional_integer(
-        "Lines to show before and after a match.", 0, minimum=0, limit="search_context_max"
+        "Lines to show before and after each match.", 0, minimum=0, limit="search_context_max"
     )
     limit: int = optional_integer(
-        "The most matches to show, over the whole search.",
+        "Maximum number of matches to show in the whole search.",
         _DEFAULT_MATCHES,
         minimum=1,
         limit="grep_matches_max",
@@ -327,11 +329,11 @@ _Plan: TypeAlias = SearchPlan[Any]
 
 
 class _Searching:
-    """The first matches by path and line; the same ones every time."""
+    """A search that shows the first matches by path and line; repeating it gives the same."""
 
     reader: str  # the tool that shows more of a line
     limit_name: str
-    most_name: str  # of the limit that this has
+    most_name: str  # name of the limit of argument `limit_name`
     context_name: str
 
     def resolve(self, arguments: _Given, ports: Ports) -> _Plan:
@@ -412,11 +414,11 @@ GREP: Final = Tool(
         name="grep",
         title="Search contents",
         description=(
-            "Search the lines of files for a regular expression (ripgrep's syntax: linear time, "
-            "no look-around). Rows are path:line:text, context rows path-line-text, by path and "
-            "line. Hidden files are searched; what .gitignore leaves out, .git, node_modules, "
-            "links and files with NUL bytes are not; UTF-16 is read by its byte-order mark. limit "
-            "counts matches over the whole search."
+            "Search file contents line by line for a regular expression (ripgrep syntax, no "
+            "look-around). Returns rows path:line:text, and path-line-text for context lines, "
+            "ordered by path and line. Searches hidden files, and UTF-16 with a byte-order mark; "
+            "skips .git, node_modules, symlinks, files that .gitignore excludes and files with "
+            "NUL bytes."
         ),
         toolset="search",
         arguments=GrepArguments,
@@ -425,7 +427,7 @@ GREP: Final = Tool(
             {
                 "summary": TEXT,
                 "count": {"type": "integer", "description": "Matches shown."},
-                "truncated": {"type": "boolean", "description": "Whether there are more."},
+                "truncated": {"type": "boolean", "description": "True if there may be more."},
                 "matches": rows_schema({"path": TEXT, "line": INTEGER, "text": TEXT}),
             }
         ),
@@ -441,17 +443,18 @@ class GrepDevArguments(ArgumentType):
     pattern: str = needed_text(_PATTERN)
     path: str = filled_text("Directory or file to search.", ".")
     glob: str = filled_text(
-        "Only files that match: *.py by name, src/**/*.ts by path below the searched directory.",
+        "Search only files that match: *.py by name, src/**/*.ts by path relative to the searched "
+        "directory.",
         "*",
     )
     max_results: int = clamped_integer(
-        "The most matches to return.",
+        "Maximum number of matches to return.",
         _DEFAULT_RESULTS,
         minimum=1,
         limit="dev_matches_max",
     )
     context_lines: int = clamped_integer(
-        "Lines to return before and after a match.",
+        "Lines to return before and after each match.",
         0,
         minimum=0,
         limit="dev_context_max",
@@ -459,8 +462,6 @@ class GrepDevArguments(ArgumentType):
 
 
 class GrepDev(_Searching):
-    """Every file that was passed by is counted."""
-
     reader, context_name = "read_file", "context_lines"
     limit_name, most_name = "max_results", "dev_matches_max"
 
@@ -477,7 +478,7 @@ class GrepDev(_Searching):
         except PathNotFoundError:
             raise PathNotFoundError(
                 f"path not found: {quote(path.asked.relative)}",
-                hint="list_files shows what is there",
+                hint="use list_files to find the path",
             ) from None
         refuse_cancelled(ports)
         found, rows = counted.found, ShownRows(ports.limits.search_output_bytes_max)
@@ -517,7 +518,7 @@ def _add_with_context(rows: ShownRows, file: FileLines, context: int) -> None:
             return
         for at in (*before, *after):
             rows.count_beside(texts[at])
-        # A line may stand beside more than one match.
+        # A line may be context of more than one match.
         for at in {number, *before, *after} - counted:
             rows.count(texts[at])
             counted.add(at)
@@ -541,7 +542,7 @@ def _account(searched: int, skipped: "Skipped") -> str:
     }
     said = ", ".join(f"{count} {reason}" for reason, count in counts.items() if count)
     files = "1 file" if searched == 1 else f"{searched} files"
-    return f"[{files} searched{'; passed by: ' + said if said else ''}.]"
+    return f"[{files} searched{'; skipped: ' + said if said else ''}.]"
 
 
 GREP_DEV: Final = Tool(
@@ -549,10 +550,9 @@ GREP_DEV: Final = Tool(
         name="grep_dev",
         title="Search contents",
         description=(
-            "Search the lines of files for a regular expression (ripgrep's syntax: linear time, "
-            "no look-around). Hidden files and those that .gitignore names are searched; .git, "
-            "__pycache__, node_modules, .DS_Store, binary files and files over 1 MB are not, "
-            "and are counted."
+            "Search file contents line by line for a regular expression (ripgrep syntax, no "
+            "look-around). Searches hidden files and files that .gitignore excludes; skips and "
+            "counts .git, __pycache__, node_modules, .DS_Store, binary files and files over 1 MB."
         ),
         toolset="development",
         arguments=GrepDevArguments,
@@ -562,11 +562,11 @@ GREP_DEV: Final = Tool(
                 "pattern": TEXT,
                 "match_count": {"type": "integer", "description": "Rows returned."},
                 "files_searched": INTEGER,
-                "truncated": {"type": "boolean", "description": "Whether there are more."},
+                "truncated": {"type": "boolean", "description": "True if there may be more."},
                 "skipped": {
                     "type": "object",
                     "additionalProperties": {"type": "integer"},
-                    "description": "What was passed by, counted by reason.",
+                    "description": "Number of skipped files by reason.",
                 },
                 "results": rows_schema(
                     {

@@ -1,4 +1,4 @@
-"""`ls`, `list_files` and `find`: which entries a listing has, and what it says of one."""
+"""`ls`, `list_files` and `find`: the entries of a listing and their rows."""
 
 import re
 from fnmatch import fnmatchcase
@@ -54,9 +54,9 @@ from paddock.workspace.listing import (
 )
 from paddock.workspace.search.request import Until
 
-_TO_HIDDEN: Final = "(link to what is not shown)"
+_TO_HIDDEN: Final = "(link, target not shown)"
 _OF_KIND: Final = {
-    EntryKind.DANGLING_LINK: "(link to nothing)",
+    EntryKind.DANGLING_LINK: "(dangling link)",
     EntryKind.LINK_OUT: "(link out of the workspace, never followed)",
     EntryKind.SPECIAL: "(FIFO, socket or device)",
 }
@@ -67,7 +67,7 @@ _LIKE_AN_ARROW: Final = lazy_pattern(r"(?<= -)>(?= )")
 
 
 class ShownEntries(EntryFilter):
-    """Leaves out what may not be shown, and does not enter `.git`."""
+    """Leaves out entries that the agent may not see, and does not enter `.git`."""
 
     def __init__(self, shown: Shown) -> None:
         self._shown = shown
@@ -81,12 +81,12 @@ class ShownEntries(EntryFilter):
 
 
 def _leads_to_shown(link: DirectoryEntry, shown: Shown) -> bool:
-    # Threat: what is not shown would be, as the name and the kind of a link's target.
+    # Threat: a symlink would show the name and kind of a target that is not shown.
     return link.target is not None and shown.is_shown(link.target.relative)
 
 
 def _without_remark(shown: str) -> str:
-    # Threat: a file called `a (link to nothing)` would be listed like a link called `a`.
+    # Threat: a file called `a (dangling link)` would be listed like a link called `a`.
     return _LIKE_A_REMARK.sub(r"\\x28", shown) if "(" in shown else shown
 
 
@@ -97,12 +97,12 @@ _OTHERWISE: Final = "use find with a pattern, or view with an offset"
 class LsArguments(ArgumentType):
     path: str = filled_text("Directory to list.", ".")
     limit: int = optional_integer(
-        "The most entries to show.", _DEFAULT_ENTRIES, minimum=1, limit="ls_entries_max"
+        "Maximum number of entries to show.", _DEFAULT_ENTRIES, minimum=1, limit="ls_entries_max"
     )
 
 
 class Ls:
-    """Names alone; only what is shown is looked at closely."""
+    """Lists names; resolves only the entries it shows."""
 
     def resolve(self, arguments: LsArguments, ports: Ports) -> ReadPlan[LsArguments]:
         return plan_read("search", "ls", arguments, ports)
@@ -117,7 +117,7 @@ class Ls:
             raise PathNotADirectoryError(
                 f"Not a directory: {quote(plan.path.asked.relative)}", hint="use view for a file"
             ) from None
-        rows = [_row(name, told, ports.shown) for name, told in entries]
+        rows = [_row(name, entry, ports.shown) for name, entry in entries]
         said = [f"{_without_remark(show_path(name))}{remark}" for name, remark in rows]
         said = said or [EMPTY_DIRECTORY]
         if has_more:
@@ -131,14 +131,14 @@ class Ls:
         return ToolOutput("\n".join(said), details)
 
 
-def _row(name: str, told: EntryKind | DirectoryEntry, shown: Shown) -> tuple[str, str]:
-    """Return a name as it is listed, and what is said behind it."""
-    kind = told if isinstance(told, EntryKind) else told.kind
+def _row(name: str, entry: EntryKind | DirectoryEntry, shown: Shown) -> tuple[str, str]:
+    """Return a name as it is listed, and the remark after it."""
+    kind = entry if isinstance(entry, EntryKind) else entry.kind
     remark = f" {_OF_KIND[kind]}" if kind in _OF_KIND else ""
-    if isinstance(told, DirectoryEntry) and kind is EntryKind.LINK:
-        if not _leads_to_shown(told, shown):
+    if isinstance(entry, DirectoryEntry) and kind is EntryKind.LINK:
+        if not _leads_to_shown(entry, shown):
             return name, f" {_TO_HIDDEN}"
-        kind = told.target_kind
+        kind = entry.target_kind
     return (f"{name}/" if kind is EntryKind.DIRECTORY else name), remark
 
 
@@ -147,8 +147,8 @@ LS: Final = Tool(
         name="ls",
         title="List a directory",
         description=(
-            "List one directory, an entry a line, without regard to case in the order. "
-            "Directories end in /. Hidden entries are listed; a link is shown as what it leads to."
+            "List one directory, one entry per line, in case-insensitive order, hidden entries "
+            "included. Directories end in /; a symlink is shown like its target."
         ),
         toolset="search",
         arguments=LsArguments,
@@ -156,7 +156,7 @@ LS: Final = Tool(
         output_schema=result_schema(
             {
                 "count": {"type": "integer", "description": "Entries shown."},
-                "truncated": {"type": "boolean", "description": "Whether there are more."},
+                "truncated": {"type": "boolean", "description": "True if there may be more."},
                 "entries": TEXTS,
             }
         ),
@@ -173,7 +173,7 @@ _LEFT_OUT: Final = "__pycache__"
 def view_directory(
     path: ReadPath, offset: int, limit: int | None, ports: Ports
 ) -> tuple[str, dict[str, Json]]:
-    """Return what `view` shows of a directory, and the details that go with it."""
+    """Return the text that `view` shows for a directory, and its details."""
     depth, most = limits.view_directory_depth, limits.view_directory_entries_max
     listing = list_directory(
         ports.workspace,
@@ -194,7 +194,7 @@ def view_directory(
         e.kind is EntryKind.DIRECTORY and e.path.relative.count("/") == deepest
         for e in listing.entries
     ):
-        rows.append("[listed two levels deep; view a directory to see what is below it]")
+        rows.append("[listed two levels deep; view a subdirectory to see more]")
     rows += _unreadable(listing)
     has_more = offset + len(listing.entries) <= listing.total
     return "\n".join(rows), {"entries_total": listing.total, "truncated": has_more}
@@ -205,7 +205,7 @@ def _left_out(offset: int, listing: Listing) -> list[str]:
     if not total:
         return ["[the directory is empty]"]
     if offset > total:
-        return [f"[entry {offset} is behind the last one: there are {total}]"]
+        return [f"[offset {offset} is past the end: the directory has {total} entries]"]
     if following <= total:
         here = f"entries {offset} to {following - 1} of {total}"
         return [f"[{here}; view with offset={following} for more, or find with a pattern]"]
@@ -238,18 +238,18 @@ def _viewed_row(entry: DirectoryEntry, shown: Shown) -> str:
 class ListFilesArguments(ArgumentType):
     path: str = filled_text("Directory to list, relative to the workspace root.", ".")
     max_depth: int = clamped_integer(
-        "How many levels down.", _DEPTH_DEFAULT, minimum=1, limit="listed_depth_max"
+        "How many directory levels to list.", _DEPTH_DEFAULT, minimum=1, limit="listed_depth_max"
     )
-    glob: str = filled_text("Only files whose name matches, such as *.py.", "*")
+    glob: str = filled_text("List only files whose name matches, such as *.py.", "*")
 
 
 class ListFiles:
-    """Names, types and sizes; contents are closed to it."""
+    """Lists names, types and sizes; never reads contents."""
 
     def resolve(self, arguments: ListFilesArguments, ports: Ports) -> ReadPlan[ListFilesArguments]:
         if "/" in arguments.glob:
             raise InvalidPatternError(
-                f"the glob {quote(arguments.glob)} has a slash, and no file name has one",
+                f"the glob {quote(arguments.glob)} has a slash, but it matches file names only",
                 hint="give the directory as path, and a glob such as *.py",
             )
         return plan_read("search", "ls", arguments, ports)
@@ -257,7 +257,7 @@ class ListFiles:
     def run(self, plan: ReadPlan[ListFilesArguments], ports: Ports) -> ToolOutput:
         given, about = plan.given, _Wanted(ports.shown, plan.given.glob)
         try:
-            # All of them: only a close look tells a link that leads out, and the count is real.
+            # All entries: the count is exact, and symlinks that lead out must be resolved.
             listing = list_directory(
                 ports.workspace, plan.path, given.max_depth, _EVERY_ENTRY, about
             )
@@ -266,13 +266,13 @@ class ListFiles:
                 f"directory not found: {quote(plan.path.asked.relative)}",
                 hint="list_files without a path shows the workspace root",
             ) from None
-        looked_at = [(entry, entry_details(entry, ports.shown)) for entry in listing.entries]
-        files = [(entry, file) for entry, file in looked_at if file is not None]
+        detailed = [(entry, entry_details(entry, ports.shown)) for entry in listing.entries]
+        files = [(entry, file) for entry, file in detailed if file is not None]
         listed = files[: ports.limits.listed_entries_max]
         rows = [_listed_row(entry, file) for entry, file in listed] or ["[nothing to list]"]
         if len(files) > len(listed):
             rows.append(
-                f"[{len(listed)} of {len(files)} entries listed; list a directory below, "
+                f"[{len(listed)} of {len(files)} entries listed; list a subdirectory, "
                 "or use glob or max_depth]"
             )
         details = {
@@ -285,7 +285,7 @@ class ListFiles:
 
 
 class _Wanted(ShownEntries):
-    """Leaves out hidden directories, too, and files by another name."""
+    """Also leaves out hidden directories and files whose name does not match."""
 
     def __init__(self, shown: Shown, glob: str) -> None:
         super().__init__(shown)
@@ -302,7 +302,7 @@ class _Wanted(ShownEntries):
 
 
 def entry_details(entry: DirectoryEntry, shown: Shown) -> dict[str, Json] | None:
-    """Return path, type and, of a file, size; None for what is neither file nor directory."""
+    """Return path, type and a file's size; None if it is neither a file nor a directory."""
     name, kind = path_text(entry.path.relative), entry.kind
     if kind is EntryKind.LINK:
         kind = entry.target_kind if _leads_to_shown(entry, shown) else None
@@ -327,9 +327,9 @@ LIST_FILES: Final = Tool(
         name="list_files",
         title="List files",
         description=(
-            "List a directory some levels down: paths, types and sizes. Hidden directories and "
-            "__pycache__ are left out, and so are links that lead out of the workspace. At most "
-            f"{limits.listed_entries_max} entries are listed; count says how many there are."
+            "List a directory and its subdirectories, max_depth levels deep: paths, types and "
+            "sizes. Leaves out hidden directories, __pycache__ and symlinks that lead out of the "
+            f"workspace. Lists at most {limits.listed_entries_max} entries; count is the total."
         ),
         toolset="core",
         arguments=ListFilesArguments,
@@ -337,7 +337,7 @@ LIST_FILES: Final = Tool(
         output_schema=result_schema(
             {
                 "root": {"type": "string", "description": "The path as it was given."},
-                "count": {"type": "integer", "description": "How many entries there are."},
+                "count": {"type": "integer", "description": "Total number of entries."},
                 "truncated": BOOLEAN,
                 "files": rows_schema(
                     {"path": TEXT, "type": {"enum": ["dir", "file"]}},
@@ -355,12 +355,12 @@ _DEFAULT_ENTRIES_FIND: Final = 1_000
 
 class FindArguments(ArgumentType):
     pattern: str = needed_text(
-        "Glob: *.py by name at any depth; with a slash by path below the searched directory, "
-        "such as src/**/*.ts; {a,b} for either."
+        "Glob: *.py matches names at any depth; with a slash, such as src/**/*.ts, it matches "
+        "paths relative to the searched directory; {a,b} matches either."
     )
     path: str = filled_text("Directory to search.", ".")
     limit: int = optional_integer(
-        "The most entries to show.",
+        "Maximum number of entries to show.",
         _DEFAULT_ENTRIES_FIND,
         minimum=1,
         limit="find_entries_max",
@@ -368,8 +368,6 @@ class FindArguments(ArgumentType):
 
 
 class Find:
-    """The first entries by path; the same ones every time."""
-
     def resolve(self, arguments: FindArguments, ports: Ports) -> SearchPlan[FindArguments]:
         return plan_search("find", arguments, arguments.pattern, ports)
 
@@ -406,9 +404,10 @@ FIND: Final = Tool(
         name="find",
         title="Find files",
         description=(
-            "Find files and directories by a glob. Paths are relative to the workspace root, in "
-            "byte order; a directory ends in /, and is found if it has a file below it. Hidden "
-            "files are found; what .gitignore leaves out, .git, node_modules and links are not."
+            "Find files and directories by a glob. Returns paths relative to the workspace root, "
+            "in byte order; directories end in / and are found only if a file is below them. "
+            "Finds hidden files; skips .git, node_modules, symlinks and files that .gitignore "
+            "excludes."
         ),
         toolset="search",
         arguments=FindArguments,
@@ -417,7 +416,7 @@ FIND: Final = Tool(
             {
                 "summary": TEXT,
                 "count": {"type": "integer", "description": "Entries shown."},
-                "truncated": {"type": "boolean", "description": "Whether there are more."},
+                "truncated": {"type": "boolean", "description": "True if there may be more."},
                 "paths": TEXTS,
             }
         ),

@@ -1,8 +1,8 @@
-"""`memory_view`, `memory_create` and others: what an agent remembers, in its own directory.
+"""`memory_view`, `memory_create` and others: an agent's memory, in a private directory.
 
-The tools for files do the work, on the plane's directory of that agent in the place of the
-workspace: nothing else is in it, and no name leads out of it. Each step is judged as
-`tool:memory:OPERATION /memories/…`. What was replaced is not kept, so nothing is undone.
+The file tools do the work, with the agent's directory of the plane as the workspace: it
+holds nothing else, and no path leads out of it. Each step is judged as
+`tool:memory:OPERATION /memories/…`. Replaced content is not stored, so there is no undo.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ from paddock.values.decisions import Action
 from paddock.workspace import EntryKind, Workspace, WorkspacePath
 from paddock.workspace.listing import DirectoryEntry, is_directory, list_directory
 
-ENTRIES_MAX: Final = 1_000  # so many files and directories are listed, moved or deleted by one call
+ENTRIES_MAX: Final = 1_000  # files and directories that one call lists, moves or deletes
 
 
 _Step: TypeAlias = tuple[Handler[Any, Any], Plan]
@@ -60,7 +60,7 @@ class _ShownMemories(Struct, frozen=True):
 
 
 def _judged(action: Action) -> Action:
-    # Threat: a rule about the workspace's `notes.md` must say nothing about the memory's.
+    # Threat: a rule about the workspace's `notes.md` must not apply to the memory's.
     return Action("memory", action.operation, _name_of(action.target))
 
 
@@ -70,7 +70,7 @@ def _name_of(relative: str) -> str:
 
 def _within(ports: Ports) -> Ports:
     if ports.memory is None:
-        hint = "keep it in a file"
+        hint = "use a file of the workspace"
         raise errors.SandboxUnavailableError(
             "this workspace was opened without a memory", hint=hint
         )
@@ -79,7 +79,7 @@ def _within(ports: Ports) -> Ports:
 
 
 class InMemory(Struct, frozen=True):
-    """A tool for files, on the memory; of a directory, a step for each thing that is in it."""
+    """A file tool on the memory; on a directory, it takes a step for each entry."""
 
     handler: Handler[Any, Any]
 
@@ -101,9 +101,9 @@ class InMemory(Struct, frozen=True):
                     raise
                 said = f"{len(outputs)} of {len(plan.steps)} steps were done: {error.message}"
                 raise errors.ToolFailedError(
-                    said, hint="view the memory before going on"
+                    said, hint="view the memory before you continue"
                 ) from error
-        # As changes of the workspace they would be undone there.
+        # No changes: undo would apply them to the workspace.
         return outputs[-1]._replace(changes=())
 
 
@@ -111,7 +111,9 @@ class _Creating(InMemory, frozen=True):
     def steps(self, arguments: CreateFileArguments, ports: Ports) -> _Steps:
         plan = CreateFile().resolve(arguments, ports)
         if plan.path.exists:
-            raise errors.PathExistsError(f"{plan.path.asked.shown} exists already", hint="edit it")
+            raise errors.PathExistsError(
+                f"{plan.path.asked.shown} already exists", hint="edit it instead"
+            )
         yield self.handler, replace(plan, if_version=plan.if_version or ABSENT)
 
 
@@ -130,7 +132,9 @@ class _Renaming(InMemory, frozen=True):
         to = ports.workspace.resolve_write(arguments.to)
         below = _below(ports.workspace, path)
         if to.exists or (below and to.real.parts[: len(path.parts)] == path.parts):
-            raise errors.PathExistsError(f"{to.asked.shown} exists already, or is below it")
+            raise errors.PathExistsError(
+                f"{to.asked.shown} already exists, or is inside the directory to move"
+            )
         if not below:
             yield from super().steps(arguments, ports)
             return
@@ -146,20 +150,20 @@ class _Renaming(InMemory, frozen=True):
 
 
 def _below(workspace: Workspace, path: WorkspacePath) -> list[DirectoryEntry]:
-    """What is in a directory, the deepest first."""
+    """Return the entries below a directory, deepest first."""
     if path.is_root:
-        raise errors.InvalidPathError(f"the {MEMORIES} directory itself stays")
+        raise errors.InvalidPathError(f"cannot move or delete the {MEMORIES} directory itself")
     if not is_directory(workspace, path):
         return []
     listing = list_directory(workspace, path, limits.path_depth_max, ENTRIES_MAX)
     if listing.total > len(listing.entries) or listing.unreadable:
-        said = f"{path.shown} holds {listing.total} entries, {ENTRIES_MAX} are changed at once"
-        raise errors.InvalidPathError(said, hint="begin with the directories below it")
+        said = f"{path.shown} has {listing.total} entries, one call can change {ENTRIES_MAX}"
+        raise errors.InvalidPathError(said, hint="start with its subdirectories")
     return list(reversed(listing.entries))
 
 
 class _Viewing(View):
-    """Of a directory the sizes and names two levels deep, as the provider documents them."""
+    """Lists a directory's sizes and names two levels deep, in the provider's format."""
 
     def run(self, plan: ReadPlan[Any], ports: Ports) -> ToolOutput:
         path = plan.path.real
@@ -176,7 +180,7 @@ class _Viewing(View):
                 name = show_name(_name_of(entry.path.relative)) + slash
                 rows.append(_row(name, entry.path, listing.entries))
         if listing.total > ENTRIES_MAX:
-            rows.append(f"[of {listing.total} entries the first {ENTRIES_MAX} were looked at]")
+            rows.append(f"[only the first {ENTRIES_MAX} of {listing.total} entries were read]")
         return ToolOutput("\n".join(rows), {"entries_total": listing.total})
 
 

@@ -1,4 +1,4 @@
-"""What a command came to, as a tool's answer: text for a model, fields, changes for the record."""
+"""Turn a command's outcome into a tool result: text for the model, fields, recorded changes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, cast
@@ -27,18 +27,18 @@ from paddock.tools.spec import (
 )
 from paddock.values.calls import NO_RULE, Json
 
-# Threat: a command may print lines that look like ours. What it printed stands last, each
-# stream behind the number of its lines.
+# Threat: a command may print lines that look like Paddock's. Its output comes last, each
+# stream after its line count.
 
 _SHOWN_MAX: Final = 50  # paths in the text for a model; the details list more
 _LAST_REFUSED_SHOWN: Final = 2
-_ENDED_BY_US: Final = (
+_ENDED_BY_SANDBOX: Final = (
     *("Command timed out ", "Command used more than ", "Command wrote a file "),
     "Command could not ",
 )
 _NOT_ASKED: Final = (
-    "[where a rule asks about a change, the approval of a command is none of it: make the change "
-    'with a file tool, or let [shell] approve = "diff" ask about what a command changed]'
+    "[approving a command does not approve changes that a rule asks about: make such a change "
+    'with a file tool, or have the operator set [shell] approve = "diff" to ask about them]'
 )
 
 
@@ -82,7 +82,7 @@ def _content(outcome: ShellOutcome, changes: Sequence[Change]) -> str:
     said = [f"{ended} ({outcome.shell}, {seconds})"]
     if outcome.conflict:
         said.append(f"NOTHING WAS KEPT: {show_name(outcome.conflict)}")
-        said.append("look at those files again, then repeat the command")
+        said.append("view those files again, then repeat the command")
     said += _changed(outcome, changes)
     said += _refused(outcome)
     said += _network(outcome)
@@ -101,7 +101,7 @@ def _content(outcome: ShellOutcome, changes: Sequence[Change]) -> str:
 
 def discarded_text(count: int) -> str:
     said = "1 change was" if count == 1 else f"{count} changes were"
-    return f'{said} thrown away ([shell] commit = "none")'
+    return f'{said} discarded ([shell] commit = "none")'
 
 
 def _changed(outcome: ShellOutcome, changes: Sequence[Change]) -> list[str]:
@@ -139,7 +139,7 @@ def _network(outcome: ShellOutcome) -> list[str]:
 
 
 def _warnings(outcome: ShellOutcome) -> Iterator[str]:
-    """A row for each pattern that warns, not for each file: a run of tests writes hundreds."""
+    """Yield a row for each warning pattern, not for each file: a test run writes hundreds."""
     by_pattern: dict[str, list[str]] = {}
     for each in outcome.warnings:
         by_pattern.setdefault(each.pattern, []).append(each.text)
@@ -169,7 +169,7 @@ def _stream(name: str, stream: Stream) -> list[str]:
         cut = "" if kept.kept_bytes == kept.total_bytes else f" of {kept.total_bytes}"
         said.append(
             f"[kept in the history: {kept.kept_bytes}{cut} bytes as {kept.digest};"
-            " a person prints it with paddock ledger content]"
+            " a person can print it with paddock ledger content]"
         )
     return [*said, stream.text.removesuffix("\n")]
 
@@ -226,7 +226,7 @@ def _details(outcome: ShellOutcome, changes: Sequence[Change]) -> dict[str, Json
 
 
 def last_words(details: Mapping[str, Json]) -> Iterator[str]:
-    """Say what a command did not print: how it was ended, and what the fence refused."""
+    """Yield what a command did not print: why it was ended, and what the fence refused."""
     if "pending" in details:
         yield (
             f"paddock: its changes wait for a person ({details['pending']}); nothing was changed. "
@@ -236,7 +236,7 @@ def last_words(details: Mapping[str, Json]) -> Iterator[str]:
     lines = [str(line) for line in _list(details, "fence")]
     printed = str(details.get("stderr", "")).splitlines()
     last = printed[-len(lines) - 1 :][:1]
-    yield from (line for line in last if line.startswith(_ENDED_BY_US))
+    yield from (line for line in last if line.startswith(_ENDED_BY_SANDBOX))
     yield from (f"paddock: {hint}" for hint in _list(details, "hints"))
     yield from lines
     discarded = details.get("changes_discarded")
@@ -263,44 +263,44 @@ _SANDBOX: Final = object_schema(
 )
 SHELL_SCHEMA: Final = result_schema(
     {
-        "exit_code": {"type": "integer", "description": "-1 on time-out, 128 + N for signal N."},
+        "exit_code": {"type": "integer", "description": "-1 on timeout, 128 + N for signal N."},
         "stdout": TEXT,
         "stderr": TEXT,
         "timed_out": BOOLEAN,
         "duration_seconds": {"type": "number"},
-        "files_changed": {**TEXTS, "description": "What the workspace has from it now."},
+        "files_changed": {**TEXTS, "description": "Paths whose changes are in the workspace."},
         "changes_refused": rows_schema({"path": TEXT, "rule": TEXT}),
         "sandbox": _SANDBOX,
         "shell": {"enum": ["bash", "sh"]},
-        "not_listed": {"type": "object", "description": "How many paths the lists leave out."},
-        "output_kept": {"type": "object", "description": "Streams that were cut, kept whole."},
-        "conflict": {"type": "string", "description": "Why nothing was kept."},
-        "hints": {**TEXTS, "description": "What the sandbox ended, limited or forbade."},
+        "not_listed": {"type": "object", "description": "Number of paths the lists leave out."},
+        "output_kept": {"type": "object", "description": "Digests of the full output of streams."},
+        "conflict": {"type": "string", "description": "Why no change was kept."},
+        "hints": {**TEXTS, "description": "What the sandbox stopped, limited or forbade."},
         "fence": {
             **TEXTS,
             "description": "How policy caused the failure; stderr ends with it.",
         },
         "network": {
             "type": "object",
-            "description": "How many connections it opened, and which were refused (port 0: at "
-            "the question for the name).",
+            "description": "Number of connections opened, and the refused ones (port 0: refused "
+            "when the name was looked up).",
         },
         "changes_discarded": {
             "type": "integer",
-            "description": "How many changes were thrown away, as policy has it.",
+            "description": "Number of changes that policy discarded.",
         },
         "shown_from_git": {
             **TEXTS,
-            "description": "Closed files that were shown as git's index has them, not as they are.",
+            "description": "Protected files that the command saw as git's index has them.",
         },
-        "diff": {"type": "string", "description": "Of a dry run: what it would change."},
-        "process": {"type": "string", "description": "The id of what runs in the background."},
+        "diff": {"type": "string", "description": "Dry run only: what it would change."},
+        "process": {"type": "string", "description": "Id of the background process."},
         "running": BOOLEAN,
         "own_changes": TEXTS,
         "unseen_changes": TEXTS,
         "pending": {
             "type": "string",
-            "description": "The request under which its changes wait for a person.",
+            "description": "Id of the request in which its changes wait for a person.",
         },
     }
 )

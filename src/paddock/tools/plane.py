@@ -1,4 +1,4 @@
-"""`query_ledger`, `list_packages`, `gate_check`: what ledgers, packages and gates say."""
+"""`query_ledger`, `list_packages`, `gate_check`: report ledgers, packages and gates."""
 
 import json
 from collections.abc import Sequence
@@ -46,21 +46,21 @@ _ENTRIES_DEFAULT: Final = 10
 
 class QueryLedgerArguments(ArgumentType):
     ledger: str = filled_text(
-        "Which ledger.", LEDGERS[0].value, (ledger.value for ledger in LEDGERS)
+        "The ledger to query.", LEDGERS[0].value, (ledger.value for ledger in LEDGERS)
     )
     event_type: str | None = optional_text(
-        "Only entries of this type, such as TURN_RECORDED; without it all but CHECKPOINT."
+        "Only entries of this type, such as TURN_RECORDED; by default, all but CHECKPOINT."
     )
     max_entries: int = optional_integer(
-        "How many of the newest entries; 0 means none.",
+        "Maximum number of entries, newest first; 0 means none.",
         _ENTRIES_DEFAULT,
         minimum=0,
         limit="ledger_entries_listed_max",
     )
-    since: str | None = optional_text("Only from this time on, such as 2026-01-31T12:00:00Z.")
-    until: str | None = optional_text("Only up to this time.")
+    since: str | None = optional_text("Only entries from this time, such as 2026-01-31T12:00:00Z.")
+    until: str | None = optional_text("Only entries up to this time.")
     session_id: str | None = optional_text("Only entries of this session.")
-    offset: int = optional_integer("How many of the newest entries to pass over.", 0, minimum=0)
+    offset: int = optional_integer("Number of newest entries to skip.", 0, minimum=0)
 
 
 class QueryLedgerPlan(Struct, frozen=True):
@@ -70,8 +70,6 @@ class QueryLedgerPlan(Struct, frozen=True):
 
 
 class QueryLedger:
-    """Entries as they stand there, newest last."""
-
     def resolve(self, arguments: QueryLedgerArguments, ports: Ports) -> QueryLedgerPlan:
         del ports
         ledger = _known("ledger", arguments.ledger, LEDGERS)
@@ -94,17 +92,17 @@ class QueryLedger:
         content = shown or [f"[no entries in {name}]"]
         if len(shown) < len(found):
             said = f"{len(shown)} newest of {len(found)} entries shown"
-            content.append(f"[{said}; offset={offset + len(shown)} goes on with older ones]")
+            content.append(f"[{said}; use offset={offset + len(shown)} for older ones]")
         bad = len(rows.bad) + rows.bad_omitted
         if bad:
-            content.append(f"[{bad} lines of {name} hold no entry: it has to be verified]")
+            content.append(f"[{bad} lines of {name} are not valid entries: verify this ledger]")
         entries: list[Json] = [_entry(stored) for stored in found]
         details: dict[str, Json] = {"source": name, "count": len(found), "entries": entries}
         return ToolOutput("\n".join(content), details)
 
 
 def _known(argument: str, name: str, valid: Sequence[str]) -> str:
-    """Return a name that there is. Raises: InvalidArgumentsError."""
+    """Return the name if it is valid. Raises: InvalidArgumentsError."""
     if name in valid:
         return name
     shown = show_name(name[: limits.message_value_chars_max])
@@ -125,13 +123,14 @@ def _seconds(name: str, text: str | None) -> float | None:
         seconds = -1.0
     if not 0 <= seconds < TIMESTAMP_SECONDS_MAX:
         raise InvalidArgumentsError(
-            f"{name} is no time: {quote(text)}", where=name, hint="such as 2026-01-31T12:00:00Z"
+            f"{name} is not a time: {quote(text)}",
+            where=name,
+            hint="give a time such as 2026-01-31T12:00:00Z",
         )
     return seconds
 
 
 def _fitting(found: Sequence[StoredEntry]) -> list[str]:
-    """The rows of the newest, where not all fit."""
     shown: list[str] = []
     left = limits.ledger_rows_bytes_max
     for stored in reversed(found):
@@ -144,7 +143,7 @@ def _fitting(found: Sequence[StoredEntry]) -> list[str]:
 
 
 def _row(stored: StoredEntry) -> str:
-    # Threat: an entry holds what a model or a file name said; as ASCII JSON it stays one row.
+    # Threat: an entry holds text of models and file names; as ASCII JSON it stays one row.
     entry = _entry(stored)
     del entry["metadata_keys"]
     return json.dumps({name: value for name, value in entry.items() if value != ""})
@@ -169,8 +168,8 @@ QUERY_LEDGER: Final = Tool(
         name="query_ledger",
         title="Query ledger",
         description=(
-            "Return the newest entries of a ledger, newest last. governance holds what the system "
-            "did, ho2m sessions and turns (TURN_RECORDED), ho1m model and tool calls."
+            "Return the newest entries of a ledger, newest last. Ledgers: governance has system "
+            "actions, ho2m has sessions and turns (TURN_RECORDED), ho1m has model and tool calls."
         ),
         toolset="core",
         arguments=QueryLedgerArguments,
@@ -178,7 +177,7 @@ QUERY_LEDGER: Final = Tool(
         output_schema=result_schema(
             {
                 "source": {"enum": [name.value for name in LEDGERS]},
-                "count": {"type": "integer", "description": "How many entries there are here."},
+                "count": {"type": "integer", "description": "Number of entries returned."},
                 "entries": rows_schema(
                     {
                         "id": TEXT,
@@ -201,12 +200,10 @@ QUERY_LEDGER: Final = Tool(
 
 
 class ListPackagesArguments(ArgumentType):
-    """Arguments of `list_packages`: none."""
+    pass
 
 
 class ListPackages:
-    """Each package with its state, looked at now."""
-
     def resolve(
         self, arguments: ListPackagesArguments, ports: Ports
     ) -> GivenPlan[ListPackagesArguments]:
@@ -232,7 +229,7 @@ class ListPackages:
 
 
 def _line(row: PackageRow) -> str:
-    # Threat: a title holds what a stranger wrote; only what has a fixed form is shown.
+    # Threat: a package's author writes its title; only fields of a fixed form are shown.
     if not row.version:
         return f"{show_name(row.package_id)}  {row.state}"
     parts = (row.package_id, row.version, row.tier, row.framework_id, row.spec_id, row.state)
@@ -246,15 +243,15 @@ LIST_PACKAGES: Final = Tool(
         title="List packages",
         description=(
             "List the installed packages: id, version, tier, framework, spec and state. The state "
-            "is installed, changed (a file is not as the package brought it), changing (right "
-            "now) or damaged."
+            "is installed, changed (a file differs from the package's), changing (an install is "
+            "in progress) or damaged."
         ),
         toolset="core",
         arguments=ListPackagesArguments,
         effects=READS,
         output_schema=result_schema(
             {
-                "count": {"type": "integer", "description": "How many packages there are."},
+                "count": {"type": "integer", "description": "Number of packages."},
                 "packages": rows_schema(
                     {
                         **dict.fromkeys(
@@ -279,11 +276,11 @@ _WORDS: Final = {
 
 
 class GateCheckArguments(ArgumentType):
-    gate: str = filled_text("One gate, or all.", ALL, (ALL, *PLANE_GATES))
+    gate: str = filled_text("The gate to check, or all.", ALL, (ALL, *PLANE_GATES))
 
 
 class GateCheck:
-    """Each gate looks now; acceptance commands do not run."""
+    """Checks each gate now, without running acceptance commands."""
 
     def resolve(self, arguments: GateCheckArguments, ports: Ports) -> GivenPlan[GateCheckArguments]:
         del ports
@@ -293,7 +290,7 @@ class GateCheck:
     def run(self, plan: GivenPlan[GateCheckArguments], ports: Ports) -> ToolOutput:
         names = PLANE_GATES if plan.given.gate == ALL else (plan.given.gate,)
         if ports.gates is None:
-            results = tuple(not_applicable(name, "this is no bare plane") for name in names)
+            results = tuple(not_applicable(name, "this is not a bare plane") for name in names)
         else:
             results = ports.gates(names)
         counts: dict[str, Json] = {
@@ -321,7 +318,7 @@ class GateCheck:
 
 
 def _shown_failures(result: GateResult, shown: Shown) -> list[Failure]:
-    """Without those of files that the agent may not know of."""
+    """Return the failures without those of files that the agent may not see."""
     return [each for each in result.failures if not each.file or shown.is_shown(each.file)]
 
 
@@ -345,9 +342,9 @@ GATE_CHECK: Final = Tool(
         title="Check gates",
         description=(
             "Check the plane's gates: files and ownership (G0B), specs and frameworks (G1, "
-            "G1-COMPLETE), approvals (G2), dependencies (G3), acceptance (G4, told from its last "
-            "run), signatures (G5), ledgers (G6). Each passes, fails with files and reasons, or is "
-            "not applicable, which is no pass."
+            "G1-COMPLETE), approvals (G2), dependencies (G3), acceptance (G4, from its last run), "
+            "signatures (G5), ledgers (G6). Each passes, fails with files and reasons, or is not "
+            "applicable, which does not count as a pass."
         ),
         toolset="core",
         arguments=GateCheckArguments,

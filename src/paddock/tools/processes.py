@@ -1,4 +1,4 @@
-"""Commands that go on running: what they print, what they are given, their changes, their end."""
+"""Tools for background commands: read output, send input, bring in changes, stop, list."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -33,23 +33,22 @@ from paddock.tools.spec import (
 from paddock.values.calls import Json
 from paddock.values.decisions import Action, Held
 
-_PROCESS: Final = "The id that run_shell gave, SHP-…."
+_PROCESS: Final = "Process id that run_shell returned (SHP-…)."
 _ENDS: Final = Effects(reads_only=False, is_destructive=True)
 _SHOWN_MAX: Final = 20
 
 
-class _OfProcess:
-    """A call about commands that were decided when they began: its own action has no target."""
+class _ProcessCall:
+    """A call on commands that were judged when they began: its action has no target."""
 
     operation = "process"
 
     def resolve(self, arguments: ArgumentType, ports: Ports) -> GivenPlan[Any]:
-        """Raises: SandboxUnavailableError: there is no shell."""
         shell_of(ports)
         return GivenPlan(arguments, (Action("shell", self.operation),))
 
     def confine(self, plan: GivenPlan[Any], ports: Ports) -> tuple[GivenPlan[Any], Held]:
-        # Whatever runs in the background is staged: nothing else is started there.
+        # Every background command is staged: no other is started there.
         return plan, "full"
 
 
@@ -59,17 +58,17 @@ class ProcessArguments(ArgumentType):
 
 class OutputArguments(ProcessArguments):
     wait_s: int = clamped_integer(
-        "Seconds to wait for output or the end, if there is nothing new.",
+        "Seconds to wait for new output or the end of the process.",
         0,
         minimum=0,
         maximum=limits.shell_wait_s,
     )
     offset: int | None = optional_integer(
-        "The byte to begin at; else what is new since it was last asked for.", None, minimum=0
+        "First byte to return; by default, what is new since the last call.", None, minimum=0
     )
 
 
-class ShellOutput(_OfProcess):
+class ShellOutput(_ProcessCall):
     arguments = OutputArguments
 
     def run(self, plan: GivenPlan[Any], ports: Ports) -> ToolOutput:
@@ -82,13 +81,13 @@ class ShellOutput(_OfProcess):
 
 class InputArguments(ProcessArguments):
     text: str = needed_text(
-        "What is typed, control characters too: \\n ends a line, \\u0003 interrupts in a "
-        "terminal, a lone \\u0004 ends the input.",
+        "Text to type, control characters included: \\n ends a line, \\u0003 interrupts (in a "
+        "terminal), \\u0004 alone ends the input.",
         is_content=True,
     )
 
 
-class ShellInput(_OfProcess):
+class ShellInput(_ProcessCall):
     arguments, operation = InputArguments, "input"
 
     def run(self, plan: GivenPlan[Any], ports: Ports) -> ToolOutput:
@@ -97,46 +96,50 @@ class ShellInput(_OfProcess):
         process = shell_of(ports).sessions.process(given.process)
         size = len(given.text.encode("utf-8", "surrogateescape"))
         taken = process.write(given.text)
-        said = f"{process.name} was given {taken} bytes"
+        said = f"sent {taken} bytes to {process.name}"
         if taken < size:
-            said += f" of {size}: it reads no more for now"
+            said = f"sent {taken} of {size} bytes to {process.name}: it is not reading more now"
         return ToolOutput(said, {"process": process.name, "bytes": taken})
 
 
 class StopArguments(ArgumentType):
     process: str | None = optional_text(_PROCESS)
-    session: str | None = optional_text("A session: all that runs in it, and what it keeps.")
+    session: str | None = optional_text(
+        "Name of a session to end instead, with its processes and its state."
+    )
 
 
-class ShellStop(_OfProcess):
+class ShellStop(_ProcessCall):
     arguments = StopArguments
 
     def run(self, plan: GivenPlan[Any], ports: Ports) -> ToolOutput:
         """End a process or a session. Raises: InvalidArgumentsError, SandboxUnavailableError."""
         given: StopArguments = plan.given
-        lasting = shell_of(ports).sessions
+        sessions = shell_of(ports).sessions
         if (given.process is None) == (given.session is None):
             raise InvalidArgumentsError(
-                "one of process and session is needed", where="process", hint="shell_list has both"
+                "give either process or session",
+                where="process",
+                hint="shell_list lists both",
             )
         if given.session is not None:
-            lasting.end(given.session)
+            sessions.end(given.session)
             return ToolOutput(f"the session {show_name(given.session)} has ended", {})
-        process = lasting.process(str(given.process))
-        output = shell_output(lasting.finish(process), ports)
+        process = sessions.process(str(given.process))
+        output = shell_output(sessions.finish(process), ports)
         return output._replace(details={**output.details, "process": process.name})
 
 
-class ShellSync(_OfProcess):
+class ShellSync(_ProcessCall):
     arguments = ProcessArguments
 
     def run(self, plan: GivenPlan[Any], ports: Ports) -> ToolOutput:
-        """Bring in what it changed so far. Raises: as `ShellStop.run`."""
-        lasting = shell_of(ports).sessions
-        process = lasting.process(plan.given.process)
-        output = shell_output(lasting.sync(process), ports)
+        """Bring in its changes so far. Raises: as `ShellStop.run`."""
+        sessions = shell_of(ports).sessions
+        process = sessions.process(plan.given.process)
+        output = shell_output(sessions.sync(process), ports)
         _, _, rest = output.content.partition("\n")
-        content = f"{process.name} goes on\n{rest}{_differing_text(process)}"
+        content = f"{process.name} still runs\n{rest}{_differing_text(process)}"
         own = {"process": process.name, "running": True, **_differing(process)}
         details = {**output.details, **own}
         return output._replace(content=content, details=details, exit=None)
@@ -146,13 +149,13 @@ class ListArguments(ArgumentType):
     pass
 
 
-class ShellList(_OfProcess):
+class ShellList(_ProcessCall):
     arguments = ListArguments
 
     def run(self, plan: GivenPlan[Any], ports: Ports) -> ToolOutput:
-        lasting = shell_of(ports).sessions
-        processes, sessions = lasting.all(), lasting.names()
-        said = [f"sessions: {', '.join(map(show_name, sessions)) or 'none'}"]
+        sessions = shell_of(ports).sessions
+        processes, names = sessions.all(), sessions.names()
+        said = [f"sessions: {', '.join(map(show_name, names)) or 'none'}"]
         said.append(f"processes: {len(processes) or 'none'}")
         for each in processes:
             line = each.prepared.line
@@ -167,22 +170,22 @@ class ShellList(_OfProcess):
             }
             for each in processes
         ]
-        return ToolOutput("\n".join(said), {"sessions": list(sessions), "processes": listed})
+        return ToolOutput("\n".join(said), {"sessions": list(names), "processes": listed})
 
 
 def _state(process: Process) -> str:
     if process.is_running:
         return "running"
     if process.failure is not None:
-        # Threat: what failed may name the host's paths. A call says it as calls do.
-        return "failed: shell_stop says why"
+        # Threat: the failure may name the host's paths; a tool call's error hides them.
+        return "failed: call shell_stop to see why"
     return "ended" if process.outcome is None else f"exit code {process.outcome.exit_code}"
 
 
 def _printed(process: Process, printed: Printed) -> ToolOutput:
     said = [f"{process.name} {_state(process)}"]
     if printed.missing:
-        said.append(f"[{printed.missing} bytes before this are not kept any more]")
+        said.append(f"[{printed.missing} bytes before this are no longer stored]")
     said.append(f"output: bytes {printed.begins} to {printed.ends}")
     if printed.text:
         said.append(printed.text.removesuffix("\n"))
@@ -200,7 +203,7 @@ def _printed(process: Process, printed: Printed) -> ToolOutput:
 
 
 def _differing(process: Process) -> dict[str, Json]:
-    """Return where its view is not the workspace, but for what it changed alone."""
+    """Return the paths that were changed outside of the process and that it does not see."""
     view = process.view
     sets = () if view is None else (("own_changes", view.own), ("unseen_changes", view.unseen))
     return {
@@ -214,17 +217,17 @@ def _differing_text(process: Process) -> str:
     view = process.view
     said = ""
     if view is not None and view.own:
-        why = "changed by somebody else, and before by this command, which keeps its own"
+        why = "also changed outside of this command, which still sees its own version"
         said += f"\n[{why}: {name_some(sorted(view.own))}]"
     if view is not None and view.unseen:
-        why = "changed by somebody else, and not seen by this command; end it and start it again"
+        why = "changed outside of this command, which does not see that; stop and restart it"
         said += f"\n[{why}: {name_some(sorted(view.unseen))}]"
     return said
 
 
 def _answer(**own: Json) -> Mapping[str, Json]:
-    kept = "Paths of which it keeps its own although somebody else changed them."
-    unseen = "Paths that somebody else changed and that it does not see as they are."
+    kept = "Paths also changed outside of the process, which still sees its own version."
+    unseen = "Paths changed outside of the process, which does not see that."
     state = {
         "process": TEXT,
         "running": BOOLEAN,
@@ -251,12 +254,12 @@ def _tool(
 SHELL_OUTPUT: Final = _tool(
     "shell_output",
     "Output of a command",
-    "What a command that runs in the background has printed, and whether it still runs.",
+    "Return what a background command has printed, and whether it still runs.",
     ShellOutput(),
     READS,
     _answer(
         output=TEXT,
-        offset={"type": "integer", "description": "Where the next output begins."},
+        offset={"type": "integer", "description": "Offset of the next output."},
         missing_bytes=INTEGER,
         exit_code=INTEGER,
     ),
@@ -264,7 +267,7 @@ SHELL_OUTPUT: Final = _tool(
 SHELL_INPUT: Final = _tool(
     "shell_input",
     "Type into a command",
-    "Give text to a command that runs in the background, as if it were typed.",
+    "Send text to a background command, as if typed.",
     ShellInput(),
     Effects(reads_only=False),
     _answer(bytes=INTEGER),
@@ -272,24 +275,24 @@ SHELL_INPUT: Final = _tool(
 SHELL_STOP: Final = _tool(
     "shell_stop",
     "End a command",
-    "End a command that runs in the background, or a session with all that runs in it. "
-    "What it changed is judged and brought in, as with run_shell. Of one that has ended "
-    "by itself: how.",
+    "Stop a background command, or a session with all its processes. As with run_shell, its "
+    "changes are judged and the allowed ones brought into the workspace. If the command has "
+    "ended already, return its result.",
     ShellStop(),
     _ENDS,
 )
 SHELL_SYNC: Final = _tool(
     "shell_sync",
     "Bring in changes",
-    "Bring in what a command in the background has changed so far, judged as with "
-    "run_shell; it stands still for that moment, and goes on.",
+    "Bring the changes that a background command made so far into the workspace, judged as with "
+    "run_shell. The command is paused meanwhile, then continues.",
     ShellSync(),
     _ENDS,
 )
 SHELL_LIST: Final = _tool(
     "shell_list",
     "Sessions and commands",
-    "The sessions that there are, and the commands that run in the background.",
+    "List the shell sessions and the background commands.",
     ShellList(),
     READS,
     _answer(sessions=TEXTS, processes={"type": "array", "items": {"type": "object"}}),

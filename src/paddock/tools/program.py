@@ -1,7 +1,7 @@
-"""Bytes and commands for the embedding program: what a framework's sandbox is built on.
+"""Bytes and commands for the embedding program: the base of a framework's sandbox.
 
-They pass the one door like every call: policy, approvals, record and undo are those of the tools
-that a model has. Bytes, which no model gives or gets, go beside the arguments; the record has
+Like every call they go through policy, approvals, the ledger and undo, as the tools of a
+model do. Bytes, which no model sends or sees, pass beside the arguments; the ledger has
 their digest.
 """
 
@@ -70,7 +70,7 @@ def _payload(ports: Ports) -> Payload:
 
 class ReadBytesArguments(ArgumentType):
     path: str = needed_text("File to read.")
-    limit: int | None = optional_integer("Bytes that it may have.", None, minimum=0)
+    limit: int | None = optional_integer("Maximum size in bytes.", None, minimum=0)
 
 
 _Reads: TypeAlias = ReadPlan[ReadBytesArguments]
@@ -107,27 +107,25 @@ class WriteBytesArguments(ArgumentType):
 
 
 class WriteBytes(WritesWholeFile):
-    """Creates parents."""
-
     arguments = WriteBytesArguments
 
     def resolve(self, arguments: WriteBytesArguments, ports: Ports) -> WholeFilePlan:
         content = _payload(ports).given
         if version_of(content) != arguments.version:
             raise errors.InvalidArgumentsError(
-                "version is not that of the content",
+                "version does not match the content",
                 where="version",
                 hint="give the digest of the bytes",
             )
         if len(content) > limits.program_bytes_max:
             raise errors.TextTooLargeError(
                 f"content has {len(content)} bytes, {limits.program_bytes_max} are allowed",
-                hint="write it by a command",
+                hint="write it with a command",
             )
         return self.plan(arguments, content, ports)
 
     def run(self, plan: WholeFilePlan, ports: Ports) -> ToolOutput:
-        """Raises: ToolError; then the old content stands."""
+        """Raises: ToolError: the old content is unchanged."""
         _require_mode(ports.workspace, plan.path.real, _WRITE, "write")
         receipt = self.write(plan, ports)
         doing = receipt.doing
@@ -136,20 +134,20 @@ class WriteBytes(WritesWholeFile):
 
 
 def _require_mode(workspace: Workspace, path: WorkspacePath, bits: int, act: str) -> None:
-    """Let mode bits count as they do for a command's user, also where Paddock is root.
+    """Apply mode bits as for a command's user, even if Paddock runs as root.
 
-    What is not there yet needs a place where it may be made. Raises: PathError.
+    A missing file needs a directory in which it may be created. Raises: PathError.
     """
     for above in path.ancestors:
         if not _has_mode(workspace, above, _PASS, act):
             return
-    is_there = _has_mode(workspace, path, bits, act)
-    if not is_there and bits == _WRITE:
+    exists = _has_mode(workspace, path, bits, act)
+    if not exists and bits == _WRITE:
         _has_mode(workspace, path.parent, _WRITE | _PASS, act)
 
 
 def _has_mode(workspace: Workspace, path: WorkspacePath, bits: int, act: str) -> bool:
-    """Say whether it is there. Raises: PathError: it is, and not for this user."""
+    """Return True if it exists. Raises: PathError: it does, but its mode forbids the act."""
     try:
         with converting(path, act):
             fd = workspace.open_at(path, PASS)
@@ -169,14 +167,16 @@ def _has_mode(workspace: Workspace, path: WorkspacePath, bits: int, act: str) ->
 
 class ListEntriesArguments(ArgumentType):
     path: str = filled_text("Directory to list.", ".")
-    depth: int = clamped_integer("How many levels down.", 1, minimum=1, maximum=_DEPTH_MAX)
+    depth: int = clamped_integer(
+        "How many directory levels to list.", 1, minimum=1, maximum=_DEPTH_MAX
+    )
 
 
 _Lists: TypeAlias = ReadPlan[ListEntriesArguments]
 
 
 class ListEntries:
-    """All that is shown, hidden and ignored files too; nothing below `.git`."""
+    """Lists every visible entry, hidden and ignored ones included; nothing below `.git`."""
 
     arguments = ListEntriesArguments
 
@@ -198,17 +198,17 @@ class ListEntries:
 
 
 class ExecArguments(ArgumentType):
-    command: str = needed_text("The line, or one literal command as a line.")
+    command: str = needed_text("The shell line, or one literal command quoted as a line.")
     timeout: int = clamped_integer(
         "Seconds.", limits.shell_timeout_default_s, minimum=1, limit="shell_timeout_s"
     )
     cwd: str = filled_text("Directory of the workspace, or of the sandbox.", ".")
-    stdin: str = filled_text("Digest of its input.", "none")
-    env: str = filled_text("Names of its own variables.", "none")
+    stdin: str = filled_text("Digest of its standard input.", "none")
+    env: str = filled_text("Names of its additional variables.", "none")
 
 
 class Exec(LineRun):
-    """A command of its own in the program's session: nothing of its state is kept but /tmp."""
+    """Runs a command in the program's session, which keeps no state but /tmp."""
 
     arguments = ExecArguments
 
@@ -226,7 +226,7 @@ class Exec(LineRun):
             session=PROGRAM,
         )
         writes = () if cwd.startswith("/") else writes_from(line)
-        # Policy judges which variables are set. Threat: their values, on record.
+        # Policy judges the names of the variables. Threat: the ledger would hold their values.
         names = "".join(f"export {name}='(not shown)'\n" for name, _ in payload.env)
         return ShellPlan(line, (Action("shell", "run", names + line.text), *writes))
 
@@ -236,14 +236,14 @@ def _directory(cwd: str, ports: Ports) -> str:
         return resolve_directory(cwd, ports)
     if "\0" in cwd:
         raise errors.PathNotADirectoryError(
-            f"cwd is not a directory: {quote(cwd)}", where="cwd", hint="no path holds a NUL"
+            f"cwd is not a directory: {quote(cwd)}", where="cwd", hint="paths cannot hold NUL"
         )
-    # What of the host is there the sandbox says, which shows what may be read.
+    # Outside the workspace, the sandbox decides which paths of the host exist.
     return os.path.normpath(cwd)
 
 
 def literal_line(argv: "tuple[str, ...]") -> str:
-    """Return the line that runs just this program with just these words, whatever they hold."""
+    """Return the line that runs this program with exactly these words, all quoted."""
     return "exec -- " + " ".join("'" + word.replace("'", "'\\''") + "'" for word in argv)
 
 

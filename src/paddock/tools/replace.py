@@ -1,7 +1,7 @@
-"""Exact replacement in a file's content: what every editing tool does.
+"""Editing tools: replace exact text, insert text, apply a diff.
 
-A tool brings its own words, so that a message names the argument that the model
-sent. Where the places are and what is spliced is `text`'s business.
+Each tool has its own wording, so that messages name the argument that the model
+sent. `text` finds the places and splices the content.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ from paddock.tools.arguments import (
     result_schema,
     written_schema,
 )
-from paddock.tools.effects import IF_VERSION, pinned_file, telling_what_changed, written_output
+from paddock.tools.effects import IF_VERSION, explaining_change, pinned_file, written_output
 from paddock.tools.spec import (
     Effects,
     Ports,
@@ -57,15 +57,15 @@ from paddock.workspace.read import Pieces
 from paddock.workspace.single_change import SingleReceipt, edit_file
 
 _WITHOUT_CR = (
-    "it stands there with other line ends: write newlines without CR, which match any line end"
+    "the file has it with other line ends: write newlines without CR, which match any line end"
 )
 _COPY_EXACTLY = "view the file and copy the text exactly"
-# Two texts that differ in their line ends alone may come to the same in a file of CRLF.
-_IN_LINE_ENDS = ": it differs in line ends alone, and the file has those that it asks for"
+# In a CRLF file, two texts that differ only in line ends may give the same bytes.
+_IN_LINE_ENDS = ": the texts differ only in line ends, and the file has the new ones already"
 
 
 class Wording(Struct, frozen=True):
-    """A tool's messages. `{name}` is the file, `{count}` how often, `{lines}` where."""
+    """A tool's messages. `{name}` is the file, `{count}` the matches, `{lines}` their lines."""
 
     not_found: str
     ambiguous: str
@@ -73,14 +73,14 @@ class Wording(Struct, frozen=True):
 
 
 class _Edit(Struct, kw_only=True):
-    """Afterwards `spliced` says where the new text stands."""
+    """An edit of one file; it sets `spliced` to where the new text is."""
 
     name: str
     may_view: bool
     spliced: Spliced | None = None
 
     def require_editable(self, content: bytes, *given: bytes, sought: bytes = b"") -> None:
-        """Raises: TextError unless it is UTF-8, or the edit leaves what is not as it is."""
+        """Raises: TextError: it is not UTF-8, and the edit could touch other than ASCII text."""
         try:
             require_text(content, self.name)
         except errors.TextEncodingError:
@@ -91,22 +91,20 @@ class _Edit(Struct, kw_only=True):
 
     def unchanged(self, why: str = "") -> errors.TextUnchangedError:
         return errors.TextUnchangedError(
-            f"the edit leaves {quote(self.name)} as it is{why}",
+            f"the edit does not change {quote(self.name)}{why}",
             where=self.name,
             hint="there is nothing to change",
         )
 
 
 class Replacement(_Edit):
-    """The only place."""
-
     old: bytes
     new: bytes
     wording: Wording
     count: int = 1
 
     def apply(self, content: bytes) -> Pieces:
-        """Raises: TextError: no text, no place, several, or nothing would change."""
+        """Raises: TextError: not text, no match, several matches, or no change."""
         self.require_editable(content, self.old, self.new, sought=self.old)
         self.spliced = splice(content, self._only_place(content), self.old, self.new)
         if self.spliced.changes_nothing:
@@ -134,17 +132,17 @@ class Replacement(_Edit):
         )
 
     def not_found(self, content: bytes) -> errors.StringNotFoundError:
-        # Threat: an agent that may edit a file and not view it would read it in the hint.
+        # Threat: an agent that may edit a file but not view it would read it in the hint.
         hint = _nearest_hint(content, self.old) if self.may_view else _COPY_EXACTLY
         message = self.wording.not_found.format(name=quote(self.name))
         return errors.StringNotFoundError(message, where=self.name, hint=hint)
 
 
 class ReplacementOfAll(Replacement):
-    """Every place, from the front and none inside another; afterwards `count` says how many."""
+    """Replaces every match, from the front without overlaps; sets `count`."""
 
     def apply(self, content: bytes) -> Pieces:
-        """Raises: TextError: no text, no place, too large a result, or nothing would change."""
+        """Raises: TextError: not text, no match, too large a result, or no change."""
         self.require_editable(content, self.old, self.new, sought=self.old)
         changed, self.count = splice_all(content, self.old, self.new, limits.edited_file_bytes_max)
         if not self.count:
@@ -172,17 +170,17 @@ def _near_row(line: NearLine) -> str:
     return f"line {line.number}: {text}{cut}{end}"
 
 
-# What the tools of providers do besides; see `runtime.native`.
+# Edits that only the providers' tools use; see `runtime.native`.
 
 
 class Insertion(_Edit):
-    """What is given, on lines of its own behind line `after`; its newlines become the file's."""
+    """Inserts whole lines after line `after`, with the file's line ends."""
 
     given: bytes
     after: int
 
     def apply(self, content: bytes) -> Pieces:
-        """Raises: TextError, InvalidArgumentsError: there are not so many lines."""
+        """Raises: TextError, InvalidArgumentsError: the file has fewer lines."""
         self.require_editable(content, self.given)
         total = content.count(b"\n") + (content[-1:] not in (b"", b"\n"))
         if not 0 <= self.after <= total:
@@ -204,13 +202,11 @@ class Insertion(_Edit):
 
 
 class Patch(_Edit):
-    """All hunks of a V4A diff, or none."""
-
     given: bytes
 
     def apply(self, content: bytes) -> Pieces:
-        """Raises: TextError, InvalidArgumentsError: no diff, no place, or nothing would change."""
-        from paddock.text.v4a import patched_content  # noqa: PLC0415 - for who patches
+        """Raises: TextError, InvalidArgumentsError: not a diff, no match, or no change."""
+        from paddock.text.v4a import patched_content  # noqa: PLC0415 - only patches need it
 
         self.require_editable(content, self.given)
         changed = patched_content(content, self.given)
@@ -223,11 +219,11 @@ class Patch(_Edit):
 class StrReplaceArguments(ArgumentType):
     path: str = needed_text("File to edit, relative to the workspace root.")
     old_str: str = needed_text(
-        "The exact text to replace. It must stand in the file exactly once; "
-        "a newline matches the file's own line end.",
+        "The exact text to replace. It must occur exactly once in the file; "
+        "a newline matches the file's line ends.",
         is_content=True,
     )
-    new_str: str = plain_text("The text to put in its place; empty deletes.", is_content=True)
+    new_str: str = plain_text("The replacement text; empty to delete.", is_content=True)
     if_version: str | None = optional_text(IF_VERSION)
 
 
@@ -235,7 +231,7 @@ class EditPlan(Struct, frozen=True):
     given: "StrReplaceArguments | EditFileDevArguments | InsertArguments | PatchArguments"
     path: WritePath
     make: Callable[..., Replacement | Insertion | Patch]
-    """The edit, by the file's `name` and whether the agent `may_view` it."""
+    """Creates the edit from the file's `name` and whether the agent `may_view` it."""
     actions: tuple[Action, ...]
     if_version: str | None
 
@@ -251,17 +247,17 @@ class _EditsOneFile:
         return replace(plan, if_version=found), found
 
     def run(self, plan: EditPlan, ports: Ports) -> ToolOutput:
-        # Threat: an agent that may edit a file and not view it would read it in the answer.
+        # Threat: an agent that may edit a file but not view it would read it in the answer.
         may_view = ports.shown.may_view(plan.path.real.relative)
         edit = plan.make(name=plan.path.asked.relative, may_view=may_view)
-        with telling_what_changed(plan.if_version, plan.path.real, ports):
+        with explaining_change(plan.if_version, plan.path.real, ports):
             receipt = edit_file(ports.workspace, plan.path, edit, if_version=plan.if_version)
         return self.output(plan, edit, receipt, ports)
 
     def output(
         self, plan: EditPlan, edit: _Edit, receipt: SingleReceipt, ports: Ports
     ) -> ToolOutput:
-        snippet = "[its neighbourhood is not yours to view]"
+        snippet = "[no snippet: you may not view this file]"
         if edit.may_view and edit.spliced is not None:
             snippet = snippet_around(edit.spliced)
         details = workspace_details(
@@ -277,7 +273,7 @@ class _EditsOneFile:
 
 
 def _required_change(old: str, new: str, names: tuple[str, str]) -> dict[str, bytes]:
-    """`names` are the tool's arguments that hold them. Raises: TextUnchangedError, TextError."""
+    """`names` are the names of both arguments. Raises: TextUnchangedError, TextError."""
     if old == new:
         raise errors.TextUnchangedError(
             f"{names[0]} and {names[1]} are the same", hint="there is nothing to change"
@@ -288,13 +284,11 @@ def _required_change(old: str, new: str, names: tuple[str, str]) -> dict[str, by
 _WORDING: Final = Wording(
     not_found="old_str not found in {name}",
     ambiguous="old_str found {count} times in {name}, at lines {lines}",
-    ambiguous_hint="include a neighbouring line, so that old_str stands there once",
+    ambiguous_hint="add neighbouring lines to old_str until it occurs only once",
 )
 
 
 class StrReplace(_EditsOneFile):
-    """Exactly one match or an error; every byte that is not named stays."""
-
     def resolve(self, arguments: StrReplaceArguments, ports: Ports) -> EditPlan:
         change = _required_change(arguments.old_str, arguments.new_str, ("old_str", "new_str"))
         return self.plan(arguments, ports, partial(Replacement, wording=_WORDING, **change))
@@ -305,8 +299,8 @@ STR_REPLACE: Final = Tool(
         name="str_replace",
         title="Replace text",
         description=(
-            "Replace one exact text in a UTF-8 file. old_str must occur exactly once, white space "
-            "included. Every other byte of the file stays as it is, line ends included."
+            "Replace one exact text in a UTF-8 file. old_str must occur exactly once and match "
+            "exactly, white space included. The rest of the file stays byte for byte the same."
         ),
         toolset="workspace",
         arguments=StrReplaceArguments,
@@ -321,24 +315,24 @@ STR_REPLACE: Final = Tool(
 _WORDING_EDIT_FILE_DEV: Final = Wording(
     not_found="old_string not found in file",
     ambiguous=("old_string found {count} times; use replace_all=true or provide more context"),
-    ambiguous_hint="it stands in {name} at lines {lines}",
+    ambiguous_hint="it is in {name} at lines {lines}",
 )
 
 
 class EditFileDevArguments(ArgumentType):
     path: str = needed_text("File to edit, relative to the workspace root.")
     old_string: str = needed_text(
-        "The exact text to replace, no pattern; a newline matches the file's own line end.",
+        "The exact text to replace, not a pattern; a newline matches the file's line ends.",
         is_content=True,
     )
-    new_string: str = plain_text("The text to put in its place; empty deletes.", is_content=True)
-    replace_all: bool = flag("Replace every place instead of the only one.", default=False)
+    new_string: str = plain_text("The replacement text; empty to delete.", is_content=True)
+    replace_all: bool = flag(
+        "Replace every occurrence; otherwise there must be exactly one.", default=False
+    )
     if_version: str | None = optional_text(IF_VERSION)
 
 
 class EditFileDev(_EditsOneFile):
-    """Every byte that is not named stays."""
-
     def resolve(self, arguments: EditFileDevArguments, ports: Ports) -> EditPlan:
         names = ("old_string", "new_string")
         change = _required_change(arguments.old_string, arguments.new_string, names)
@@ -349,7 +343,7 @@ class EditFileDev(_EditsOneFile):
         try:
             return super().run(plan, ports)
         except errors.PathNotFoundError:
-            hint = f"there is no {quote(plan.path.asked.relative)}"
+            hint = f"{quote(plan.path.asked.relative)} does not exist"
             raise errors.PathNotFoundError("file not found", hint=hint) from None
 
     def output(
@@ -373,8 +367,8 @@ EDIT_FILE_DEV: Final = Tool(
         name="edit_file_dev",
         title="Edit file (development)",
         description=(
-            "Replace one exact text in a UTF-8 file, or with replace_all every place of it. "
-            "White space counts. Every other byte of the file stays as it is, line ends included."
+            "Replace one exact text in a UTF-8 file, or every occurrence with replace_all. White "
+            "space must match. The rest of the file stays byte for byte the same."
         ),
         toolset="development",
         arguments=EditFileDevArguments,
@@ -395,14 +389,14 @@ EDIT_FILE_DEV: Final = Tool(
 
 class InsertArguments(ArgumentType):
     path: str = needed_text("File to edit, relative to the workspace root.")
-    insert_line: int = needed_integer("The line behind which to insert; 0 is the beginning.")
-    insert_text: str = needed_text("The text to insert, on lines of its own.", is_content=True)
+    insert_line: int = needed_integer("Insert after this line; 0 is the beginning of the file.")
+    insert_text: str = needed_text("The text to insert, as whole lines.", is_content=True)
     if_version: str | None = optional_text(IF_VERSION)
 
 
 class PatchArguments(ArgumentType):
     path: str = needed_text("File to edit, relative to the workspace root.")
-    diff: str = needed_text("Its hunks, as a V4A diff.", is_content=True)
+    diff: str = needed_text("The hunks for this file, as a V4A diff.", is_content=True)
     if_version: str | None = optional_text(IF_VERSION)
 
 
@@ -424,7 +418,7 @@ INSERT_TEXT: Final = Tool[Any](
         STR_REPLACE.spec,
         name="insert_text",
         title="Insert text",
-        description="Insert text behind a line of a UTF-8 file. Every byte of the file stays.",
+        description="Insert text after a line of a UTF-8 file. No existing byte changes.",
         arguments=InsertArguments,
     ),
     InsertText(),
@@ -434,7 +428,7 @@ PATCH_FILE: Final = Tool[Any](
         STR_REPLACE.spec,
         name="patch_file",
         title="Patch file",
-        description="Apply the hunks of a V4A diff to a UTF-8 file: all of them, or none.",
+        description="Apply the hunks of a V4A diff to a UTF-8 file: all of them or none.",
         arguments=PatchArguments,
     ),
     PatchFile(),

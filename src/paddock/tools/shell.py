@@ -1,8 +1,8 @@
-"""What `run_shell` and `run_shell_dev` do: one line of shell, held to the policy.
+"""`run_shell` and `run_shell_dev`: run one line of shell under the policy.
 
-The line is judged before it runs, command by command; what it changed is judged after,
-path by path, and only then comes into the workspace. Where policy wants a question to be
-about the difference and not about the line, the line runs first and is held back.
+The line is judged before it runs, command by command; its changes are judged after it,
+path by path, before they reach the workspace. If policy asks about the diff and not
+about the line, the line runs first and its changes are held back.
 """
 
 from collections.abc import Mapping
@@ -50,19 +50,19 @@ from paddock.workspace.listing import is_directory
 _DEV_TIMEOUT_DEFAULT_S: Final = 30
 _ENV_NAME: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*")
 
-_COMMAND: Final = "The line, read by bash where there is one, else by sh."
-_TIMEOUT: Final = "Seconds until it is ended with everything that it started."
+_COMMAND: Final = "The shell line to run, by bash if available, else by sh."
+_TIMEOUT: Final = "Seconds until the command and all its child processes are killed."
 _CWD: Final = "Directory to run it in, relative to the workspace root."
 _DRY_RUN: Final = (
-    "Run it, show what it would change, and change nothing: outside of the workspace "
-    "everything is read-only, and the host's network is closed."
+    "Run it and show what it would change, but change nothing. Everything outside of the "
+    "workspace is read-only, and the host's network is unavailable."
 )
 
 
 class ShellArguments(ArgumentType):
     command: str = needed_text(_COMMAND)
     timeout: int = clamped_integer(
-        f"{_TIMEOUT} Policy may say otherwise how long that is at most.",
+        f"{_TIMEOUT} Policy may set another maximum.",
         limits.shell_timeout_default_s,
         minimum=1,
         limit="shell_timeout_s",
@@ -71,23 +71,24 @@ class ShellArguments(ArgumentType):
     dry_run: bool = flag(_DRY_RUN, default=False)
     stdin: str = content_text("Text for the command's standard input.")
     env: Mapping[str, str] | None = text_map(
-        "Variables for the command, besides those that it has; policy says which may be set."
+        "Additional environment variables for the command; policy limits which may be set."
     )
     session: str | None = optional_text(
-        "A name: the command begins where the last one of this session ended, with its directory, "
-        "variables, functions and options, and they share /tmp and a loopback."
+        "Session name. The command continues from the session's last command: same directory, "
+        "variables, functions and options. Commands of a session share /tmp and loopback."
     )
-    reset: bool = flag("Begin the session anew, and end what runs in it.", default=False)
+    reset: bool = flag(
+        "Start the session from scratch and stop its background commands.", default=False
+    )
     background: bool = flag(
-        "Return at once; shell_output, shell_input, shell_sync and shell_stop go on with it. It "
-        "runs until it ends or is stopped; what it changed is brought in then.",
+        "Start the command and return at once; use shell_output, shell_input, shell_sync and "
+        "shell_stop with it. It runs until it ends or is stopped, without timeout; then its "
+        "changes are brought in.",
         default=False,
     )
-    tty: bool = flag(
-        "In the background: give it a terminal of its own, an xterm-256color.", default=False
-    )
-    columns: int = clamped_integer("Of the terminal.", 80, minimum=20, maximum=500)
-    rows: int = clamped_integer("Of the terminal.", 24, minimum=5, maximum=200)
+    tty: bool = flag("With background: give it a terminal (TERM=xterm-256color).", default=False)
+    columns: int = clamped_integer("Width of the terminal.", 80, minimum=20, maximum=500)
+    rows: int = clamped_integer("Height of the terminal.", 24, minimum=5, maximum=200)
 
 
 class ShellDevArguments(ArgumentType):
@@ -107,13 +108,11 @@ class ShellPlan(Struct, frozen=True):
     line: ShellLine
     actions: tuple[Action, ...]
     prepared: PreparedLine | None = None
-    held: HeldLine | None = None  # it has run already, and what it changed was granted
+    held: HeldLine | None = None  # set if it has run and its changes were approved
     in_background: bool = False
 
 
 class LineRun:
-    """A planned line, from what holds it to what it came to."""
-
     def confine(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, Held]:
         prepared = shell_of(ports).prepare(plan.line)
         held = prepared.held
@@ -126,7 +125,7 @@ class LineRun:
     def asks_about_effect(self, plan: ShellPlan, ports: Ports) -> bool:
         prepared = plan.prepared
         is_asked = prepared is not None and shell_of(ports).asks_about_diff(prepared)
-        # What goes on running changes things later: then the question is about the command.
+        # A background command makes changes later, so the approval is about the command.
         return is_asked and not plan.line.is_dry_run and not plan.in_background
 
     def stage(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, HeldLine]:
@@ -140,7 +139,7 @@ class LineRun:
         else:
             prepared = plan.prepared or shell_of(ports).prepare(plan.line)
             if plan.in_background:
-                # Who hears this call does not hear what is printed after it.
+                # No output callback: the call ends before the command prints.
                 watch = CommandWatch(network=ports.network)
                 name = shell_of(ports).start(prepared, watch).name
                 said = f"{name} runs in the background; shell_output shows what it prints"
@@ -151,14 +150,12 @@ class LineRun:
         return shell_output(outcome, ports)
 
     def release(self, plan: ShellPlan) -> None:
-        """Let go of what was held back; what was committed stands."""
+        """Discard what was held back, but nothing that was committed."""
         if plan.held is not None:
             plan.held.close()
 
 
 class RunShell(LineRun):
-    """One implementation; the two tools differ in name and in who has them."""
-
     def resolve(self, arguments: ShellArguments | ShellDevArguments, ports: Ports) -> ShellPlan:
         """Raises: InvalidArgumentsError (a NUL, or too long to run), PathError (the directory)."""
         require_runnable(arguments.command)
@@ -168,7 +165,7 @@ class RunShell(LineRun):
             _require_input(arguments)
             env = tuple(sorted((arguments.env or {}).items()))
             line = replace(line, stdin=arguments.stdin.encode(), env=env)
-            line = _lasting_line(line, arguments, ports)
+            line = _session_line(line, arguments, ports)
         actions = (Action("shell", "run", line.preamble + line.text), *writes_from(line))
         if getattr(arguments, "background", False):
             return ShellPlan(line, (*actions, Action("shell", "process")), in_background=True)
@@ -182,14 +179,14 @@ def _watch(ports: Ports) -> CommandWatch:
 def require_runnable(command: str, bytes_max: int = limits.command_bytes_max) -> None:
     if "\0" in command:
         raise errors.InvalidArgumentsError(
-            "command holds a NUL", where="command", hint="no program takes one in an argument"
+            "command has a NUL character", where="command", hint="arguments cannot hold NUL"
         )
     size = len(command.encode())
     if size > bytes_max:
         raise errors.InvalidArgumentsError(
             f"command has {size} bytes, {bytes_max} are allowed",
             where="command",
-            hint="write it into a file, and run that",
+            hint="write it to a file and run that",
         )
 
 
@@ -199,7 +196,7 @@ def _require_input(arguments: ShellArguments) -> None:
         raise errors.InvalidArgumentsError(
             f"stdin has {size} bytes, {limits.content_bytes_max} are allowed",
             where="stdin",
-            hint="write it into a file, and let the command read that",
+            hint="write it to a file and let the command read that",
         )
     env = arguments.env or {}
     require_variables(env)
@@ -209,7 +206,7 @@ def _require_input(arguments: ShellArguments) -> None:
             f"env has {len(env)} variables of {taken} bytes; {limits.shell_env_names_max} of "
             f"{limits.shell_env_bytes_max} bytes together are allowed",
             where="env",
-            hint="give what is long as stdin",
+            hint="pass long values as stdin",
         )
 
 
@@ -217,36 +214,36 @@ def require_variables(env: Mapping[str, str]) -> None:
     for name, value in env.items():
         if _ENV_NAME.fullmatch(name) is None or "\0" in value:
             raise errors.InvalidArgumentsError(
-                f"env: {quote(name)} is no name of a variable, or its value holds a NUL",
+                f"env: {quote(name)} is not a variable name, or its value has a NUL character",
                 where="env",
-                hint='give names of letters, digits and _, as {"CI": "1"}',
+                hint='use letters, digits and _ in names, as in {"CI": "1"}',
             )
 
 
-_BACKGROUND_SESSION: Final = "background"  # the session of what goes on running and names none
+_BACKGROUND_SESSION: Final = "background"  # the default session of background commands
 _SESSION_NAME: Final = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-def _lasting_line(line: ShellLine, given: ShellArguments, ports: Ports) -> ShellLine:
-    """Return the line as its session has it. Raises: InvalidArgumentsError."""
+def _session_line(line: ShellLine, given: ShellArguments, ports: Ports) -> ShellLine:
+    """Return the line with the state of its session. Raises: InvalidArgumentsError."""
     session = given.session or (_BACKGROUND_SESSION if given.background else "")
     if session and _SESSION_NAME.fullmatch(session) is None:
         raise errors.InvalidArgumentsError(
-            f"session: {quote(session)} is no name",
+            f"session: {quote(session)} is not a valid name",
             where="session",
-            hint="1 to 64 letters, digits, dots, underscores or hyphens",
+            hint="use 1 to 64 letters, digits, dots, underscores or hyphens",
         )
     for name, is_given in (("reset", given.reset and not session), ("tty", given.tty)):
         if is_given and not given.background:
             needs = "background" if name == "tty" else "session"
             raise errors.InvalidArgumentsError(
-                f"{name} is for a command with {needs}", where=name, hint=f"give {needs} as well"
+                f"{name} needs {needs}", where=name, hint=f"give {needs} as well"
             )
     if given.background and (given.dry_run or given.stdin):
         raise errors.InvalidArgumentsError(
-            "a command in the background has no dry run, and no stdin",
+            "a background command takes neither dry_run nor stdin",
             where="background",
-            hint="give it text with shell_input",
+            hint="send it text with shell_input",
         )
     if not session:
         return line
@@ -259,11 +256,11 @@ def _lasting_line(line: ShellLine, given: ShellArguments, ports: Ports) -> Shell
         starts_anew=given.reset,
         terminal=terminal,
     )
-    return replace(line, cwd=_stands_in(snapshot.directory, line.cwd, ports))
+    return replace(line, cwd=_session_cwd(snapshot.directory, line.cwd, ports))
 
 
-def _stands_in(directory: str, cwd: str, ports: Ports) -> str:
-    """Return where in the workspace a session's line begins, for what it writes is judged there."""
+def _session_cwd(directory: str, cwd: str, ports: Ports) -> str:
+    """Return the working directory of a session's line, from which its writes are judged."""
     root = ports.workspace.root
     if cwd != "." or not f"{directory}/".startswith(f"{root}/"):
         return cwd
@@ -271,8 +268,7 @@ def _stands_in(directory: str, cwd: str, ports: Ports) -> str:
     try:
         return resolve_directory(relative, ports)
     except errors.PathError:
-        # It is gone, and the command says so.
-        return cwd
+        return cwd  # it was removed; the command reports that
 
 
 def resolve_directory(cwd: str, ports: Ports) -> str:
@@ -297,7 +293,7 @@ def _no_directory(cwd: str) -> errors.PathNotADirectoryError:
 
 
 def writes_from(line: ShellLine) -> list[Action]:
-    """The redirections of a line that does not run at the root, where policy takes them from."""
+    """Return actions for the line's redirections: policy alone resolves them from the root."""
     if line.cwd == ".":
         return []
     from paddock.policy.commands import parse_line  # noqa: PLC0415 - for few calls of one tool
@@ -311,11 +307,11 @@ RUN_SHELL: Final = Tool(
         name="run_shell",
         title="Run command",
         description=(
-            "Run one line of shell in a sandbox over the workspace. Each file that it changed is "
-            "then judged by the policy: allowed changes land, others are refused and listed. "
-            "HOME and /tmp are private and gone afterwards but for the caches of tools, there is "
-            "no network outside unless policy grants it, and nothing goes on running when it ends; "
-            "with session it keeps its state for the next, with background it goes on."
+            "Run one shell line in a sandbox over the workspace. Policy then judges each changed "
+            "file: allowed changes are kept, others are refused and listed. HOME and /tmp are "
+            "private and deleted afterwards, except tool caches. There is no network access "
+            "unless policy grants it. All its processes end with it. Use session to keep the "
+            "shell's state for the next call, background to keep it running."
         ),
         toolset="shell",
         arguments=ShellArguments,
@@ -331,10 +327,10 @@ RUN_SHELL_DEV: Final = Tool(
         name="run_shell_dev",
         title="Run command (development)",
         description=(
-            "Run one line of shell in a sandbox over the workspace. Which commands may run is not "
-            "restricted; where they may write is: each file that it changed is judged by the "
-            "policy, allowed changes land, others are refused and listed. Standard input is empty, "
-            "HOME and /tmp are private, and nothing goes on running when it ends."
+            "Run one shell line in a sandbox over the workspace. Any command may run. Policy "
+            "then judges each changed file: allowed changes are kept, others are refused and "
+            "listed. Standard input is empty, HOME and /tmp are private, and all its processes "
+            "end with it."
         ),
         toolset="development",
         arguments=ShellDevArguments,

@@ -1,4 +1,4 @@
-"""What a tool is: name, text, schema, effects, and its two steps."""
+"""The declaration of a tool (name, text, schema, effects) and the protocols of its handler."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import (
@@ -24,7 +24,7 @@ from paddock.values.decisions import Action, Held
 from paddock.workspace import ReadPath, Workspace, WorkspacePath, WritePath
 
 if TYPE_CHECKING:
-    # What a tool asks for is loaded by who provides it: most calls need the workspace alone.
+    # The provider of a port loads these modules; most calls need only the workspace.
     from paddock.gates.results import GateResult
     from paddock.ledger.query import Ledgers
     from paddock.network.decisions import Witness
@@ -38,7 +38,7 @@ SCHEMA_VERSION = 1  # part of every approval's digest: a changed schema voids ol
 
 
 class Effects(Struct, frozen=True):
-    """What a call may do, as clients want to know it (MCP annotations)."""
+    """A call's possible effects, for clients (MCP annotations)."""
 
     reads_only: bool
     is_destructive: bool = False
@@ -50,10 +50,9 @@ READS = Effects(reads_only=True, is_idempotent=True)
 
 
 class Change(Struct, frozen=True, omit_defaults=True):
-    """What a call did to one path, with the content's digests before and after.
+    """The change to one path, with the content's digests before and after.
 
-    None stands for absence, and for the content of a directory. The rest is what undoing
-    needs.
+    A digest is None for an absent file and for a directory. Undo needs the other fields.
     """
 
     path: str
@@ -63,25 +62,25 @@ class Change(Struct, frozen=True, omit_defaults=True):
     to: str | None = None
     entry: "DoingEntry" = "file"
     entry_after: "DoingEntry | Literal['']" = ""
-    """What stands there now, where that is something else."""
+    """The type of the new entry, if it differs."""
     mode: int | None = None
-    """Permission bits of what stood there, where they do not stand there any more."""
+    """Permission bits of the old entry, if they changed."""
     mode_after: int | None = None
-    """Permission bits that were left, where a set of changes tells them; of a link None."""
+    """Permission bits of the new entry, if a set of changes reports them; None for a symlink."""
     made: tuple[str, ...] = ()
     kept: bool = True
-    """Whether what was replaced is in the history: all but what only commands write."""
+    """True if the history has the replaced content; paths that only commands write lack it."""
 
 
 class StoredEffects(Struct, frozen=True):
-    """Changes that are too many for a ledger entry: the whole list is in the history."""
+    """A list of changes that is too long for a ledger entry; the history has all of it."""
 
     digest: str
     total: int
 
 
 class RefusedPath(NamedTuple):
-    """A path that a command changed and that stayed as it was, by which rule or for what reason."""
+    """A command's change that was not applied, with the rule or reason."""
 
     path: str
     code: str
@@ -89,7 +88,7 @@ class RefusedPath(NamedTuple):
 
 
 class OutputKept(Struct, frozen=True):
-    """Where a command's stream is kept of which more was printed than is shown."""
+    """The stored output of a command whose stream was too long to show."""
 
     stream: str
     digest: str
@@ -98,36 +97,34 @@ class OutputKept(Struct, frozen=True):
 
 
 class CommandExit(Struct, frozen=True):
-    """How a command ended that a tool ran."""
-
-    code: int  # -1 on a time-out, 128 + N for signal N
+    code: int  # -1 on timeout, 128 + N for signal N
     timed_out: bool = False
     kept: tuple[OutputKept, ...] = ()
-    causes: tuple[str, ...] = ()  # what the fence refused to it, where it failed
+    causes: tuple[str, ...] = ()  # for a failed command: what the fence refused
 
 
 class ToolOutput(NamedTuple):
-    """What a tool hands back: text for the model, fields for the host."""
+    """The result of a tool: text for the model, fields for the host."""
 
     content: str
     details: Mapping[str, Json]
     changes: tuple[Change, ...] = ()
     bytes_written: int = 0
     stored: StoredEffects | None = None
-    """Where `changes` are only the first of many."""
+    """Set if `changes` holds only the first of many."""
     refused: tuple[RefusedPath, ...] = ()
     exit: CommandExit | None = None
-    """Of a tool that runs a command."""
+    """Set if the tool ran a command."""
     refused_more: int = 0
-    """How many there were that `refused` does not name."""
+    """Number of refused paths that `refused` leaves out."""
     waiting: "WaitingChanges | None" = None
-    """What it changed waits for a person: whoever runs it keeps that, or lets it go."""
+    """Changes that wait for a person: the caller stores or discards them."""
     pending: str = ""
-    """The request that keeps it."""
+    """The request that holds the waiting changes."""
 
 
 class Plan(Protocol):
-    """A call with its targets resolved: what is judged and then carried out."""
+    """A call with its targets resolved: first judged, then carried out."""
 
     @property
     def actions(self) -> tuple[Action, ...]:
@@ -141,30 +138,30 @@ P = TypeVar("P", bound=Plan)
 
 
 class Shown(Protocol):
-    """What may appear in a listing, by workspace-relative path."""
+    """The agent's view of the workspace, by relative path."""
 
     def is_shown(self, relative: str) -> bool:
-        """False for what is secret or Paddock's own state."""
+        """Return False for secrets and Paddock's state."""
         ...
 
     def may_view(self, relative: str) -> bool:
-        """Whether the agent could view the file: else no answer shows what stands in it."""
+        """Return True if the agent may view the file; otherwise no answer shows its content."""
         ...
 
     def allows(self, action: Action) -> bool:
-        """Whether the agent could do this without being asked.
+        """Return True if the agent may do this without approval.
 
-        For a target that is known only while the call runs; all others are in the plan.
+        For targets that are known only while the call runs; the plan has all others.
         """
         ...
 
 
 class Earlier(Protocol):
     def content(self, path: str, version: str, bytes_max: int) -> bytes | None:
-        """What stood at this very path, workspace-relative, at that version.
+        """Return the content that this workspace-relative path had at that version.
 
-        None where nobody knows that it stood there, where it is not kept (any more), and
-        where it is larger than `bytes_max`. Never raises: it is asked in a refusal.
+        None if this is not known, the content is not kept, or it is larger than `bytes_max`.
+        Never raises: refusals call it.
         """
         ...
 
@@ -173,7 +170,7 @@ FULL_LIMITS = LoweredLimits()
 
 
 class Payload(Struct, eq=False):
-    """Bytes that go beside a call of the embedding program."""
+    """Bytes that the embedding program passes beside a call."""
 
     given: bytes = b""
     taken: bytes = b""
@@ -181,46 +178,49 @@ class Payload(Struct, eq=False):
 
 
 class Ports(Struct, frozen=True):
-    """What a handler may touch; None is not there. `workspace` is the only way to a file."""
+    """The ports of a handler; None if unavailable. `workspace` is the only way to a file."""
 
     workspace: Workspace
     shown: Shown
-    ledgers: "Ledgers | None" = None  # to be read; a handler writes to none
+    ledgers: "Ledgers | None" = None  # read-only
     shell: "Callable[[], SandboxShell] | None" = None
     packages: "Callable[[], tuple[PackageRow, ...]] | None" = None
-    """By layer and name; each looked at now. Raises: HostError, LedgerDamagedError."""
+    """By layer and name, each checked now. Raises: HostError, LedgerDamagedError."""
     gates: "Callable[[Sequence[str]], tuple[GateResult, ...]] | None" = None
-    """Runs these, in order, on record; G4 is told from its last run. Raises: LedgerBusyError."""
+    """Runs these gates in order and records them; G4 reports its last run.
+
+    Raises: LedgerBusyError.
+    """
     limits: LoweredLimits = FULL_LIMITS
     earlier: Earlier | None = None
     memory: "Callable[[], Workspace] | None" = None
-    """What the agent remembers between its sessions. Raises: HostError."""
+    """The memory that an agent keeps between sessions. Raises: HostError."""
     cancel: Cancel = NEVER
     on_output: "OnOutput | None" = None
     agent: str = ""
-    call_id: str = ""  # of the call that runs; empty before it does
-    network: "Witness | None" = None  # of the connections of this call, should it open any
+    call_id: str = ""  # empty until the call runs
+    network: "Witness | None" = None  # records the connections of this call
     payload: Payload | None = None
 
 
 def shell_of(ports: Ports) -> "SandboxShell":
-    """Return the shell. Raises: SandboxUnavailableError: there is none."""
+    """Return the shell. Raises: SandboxUnavailableError."""
     if ports.shell is None:
         raise SandboxUnavailableError(
-            "this workspace was opened without a shell", hint="do it with the other tools"
+            "this workspace was opened without a shell", hint="use the other tools"
         )
     return ports.shell()
 
 
 class Handler(Protocol[Given, P]):
-    """A tool's two steps. It keeps no state between calls."""
+    """The two steps of a tool: resolve and run. It keeps no state between calls."""
 
     def resolve(self, arguments: Given, ports: Ports) -> P:
-        """Touches nothing. Raises: ToolError for a target that cannot be used as asked."""
+        """Plan the call, changing nothing. Raises: ToolError: the target is not usable."""
         ...
 
     def run(self, plan: P, ports: Ports) -> ToolOutput:
-        """Raises: ToolError where it did not happen; then nothing has changed."""
+        """Carry out the plan. Raises: ToolError: it failed, and nothing has changed."""
         ...
 
 
@@ -229,31 +229,31 @@ class Pinning(Protocol):
     """A handler that can bind a plan to its target's present content."""
 
     def pin(self, plan: Any, ports: Ports) -> tuple[Any, str]:
-        """The plan tied to what stands there now, and that content's digest. Raises: ToolError."""
+        """Return the plan bound to the present content, and its digest. Raises: ToolError."""
         ...
 
 
 @runtime_checkable
 class Confining(Protocol):
-    """A handler whose calls a sandbox can hold."""
+    """A handler whose calls can run in a sandbox."""
 
     def confine(self, plan: Any, ports: Ports) -> tuple[Any, Held]:
-        """The plan tied to what will hold it, and how far that does. Raises: ToolError."""
+        """Return the plan bound to its sandbox, and how much that confines. Raises: ToolError."""
         ...
 
 
 @runtime_checkable
 class Staging(Protocol):
-    """A handler that can do everything but let its effect stand."""
+    """A handler that can run a call and hold back its effect."""
 
     def asks_about_effect(self, plan: Any, ports: Ports) -> bool: ...
 
     def stage(self, plan: Any, ports: Ports) -> "tuple[Any, HeldLine]":
-        """Act, and hold the effect back; the plan that lets it stand. Raises: ToolError."""
+        """Run, hold the effect back, and return the plan that commits it. Raises: ToolError."""
         ...
 
     def release(self, plan: Any) -> None:
-        """Let go of what the plan holds back, if it holds anything."""
+        """Discard what the plan holds back, if anything."""
         ...
 
 
@@ -268,19 +268,17 @@ class ToolSpec(Struct, Generic[A], frozen=True):
     effects: Effects
     output_schema: Mapping[str, Json] = field(default_factory=dict[str, Json])
     failure_details: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """Fields of the tool's own that an error result carries too."""
+    """Tool-specific fields that error results carry too."""
     recording: McpServer | None = None
-    """Of a tool of somebody else's server: who says how the ledger keeps its arguments."""
+    """Settings of the tool's MCP server: they say how the ledger keeps its arguments."""
     passed: Mapping[str, Json] | None = None
-    """Of a tool that another program has: the schema that it gives itself. Nothing is bound."""
+    """Schema of another program's tool. Its arguments are not checked."""
 
     def make_binder(self) -> "Binder[A] | PassedArguments":
         return Binder(self.arguments) if self.passed is None else PassedArguments(self.passed)
 
 
 class Tool(Generic[A]):
-    """A spec and a handler that belong together, with the spec's binder."""
-
     def __init__(self, spec: ToolSpec[A], handler: Handler[A, Any]) -> None:
         self.spec = spec
         self.handler = handler
@@ -302,12 +300,12 @@ class GivenPlan(Struct, Generic[A], frozen=True):
 
 
 class ReadPlan(Struct, Generic[A], frozen=True):
-    """A call that looks at one path, resolved."""
+    """A resolved call that reads one path."""
 
     given: A
     path: ReadPath
     actions: tuple[Action, ...]
-    version: str | None = None  # what was approved; another content is not shown
+    version: str | None = None  # the approved version; no other content is shown
 
 
 def plan_read(category: str, operation: str, arguments: Any, ports: Ports) -> ReadPlan[Any]:
@@ -317,10 +315,10 @@ def plan_read(category: str, operation: str, arguments: Any, ports: Ports) -> Re
 
 
 def path_actions(category: str, operation: str, path: ReadPath | WritePath) -> tuple[Action, ...]:
-    """One action for the path as asked, and one for where a link leads.
+    """Return an action for the path as asked, and one for the target of a symlink.
 
-    Threat: a rule on the name of a link says nothing about its target, and a
-    rule on the target says nothing about the link: both are judged.
+    Threat: a rule on a symlink's name does not cover its target, and a rule on
+    the target does not cover the symlink: both are judged.
     """
     asked, real = path.asked, path.real
     action = Action(category, operation, asked.relative)
@@ -330,10 +328,10 @@ def path_actions(category: str, operation: str, path: ReadPath | WritePath) -> t
 
 
 def pinned(wanted: str | None, found: str, path: WorkspacePath) -> str:
-    """The version to act on: what is shown to an approver. Raises: FileChangedError.
+    """Return the version to act on, which the approver is shown. Raises: FileChangedError.
 
-    Threat: a caller that names a version which is to come would have a question
-    about one content answered, and act on another.
+    Threat: a caller that names a future version would get one content approved
+    and act on another.
     """
     if wanted in (None, found):
         return found
@@ -344,7 +342,7 @@ def pinned(wanted: str | None, found: str, path: WorkspacePath) -> str:
 
 
 def absolute(workspace: Workspace, path: WorkspacePath) -> str:
-    """The path for the host: never shown to a model."""
+    """Return the path for the host; never shown to a model."""
     if path.relative == ".":
         return workspace.root
     return f"{workspace.root.rstrip('/')}/{path.relative}"
@@ -357,18 +355,18 @@ def workspace_details(
     return {"path": where, "action": action, **own, "success": True, "error": None}
 
 
-# A handler that runs something long stops it when `ports.cancel` says so (`on_cancel` calls back
-# at once), waits until nothing of it is left, and raises StoppedCallError with what was done by
-# then. A call that has not begun is never handed to its handler.
+# A handler of a long call stops it when `ports.cancel` is set (`on_cancel` calls back at once),
+# waits until nothing of it runs, and raises StoppedCallError with the effect so far. A call that
+# was cancelled before it began never reaches its handler.
 _HINTS: Final = {
     LeftEffect.NONE: "it changed nothing",
-    LeftEffect.PARTIAL: "part of it was done: look at what it changed before going on",
-    LeftEffect.UNKNOWN: "what it did is not known: look at the target before going on",
+    LeftEffect.PARTIAL: "part of it was done: check what it changed before you continue",
+    LeftEffect.UNKNOWN: "its effect is not known: check the target before you continue",
 }
 
 
 class StoppedCallError(CallCancelledError):
-    """A call that was stopped while it ran. `changes` is what is known of its effect."""
+    """A call was stopped while it ran. `changes` are the known ones."""
 
     def __init__(self, effect: LeftEffect, *, changes: tuple[Change, ...] = ()) -> None:
         super().__init__("the call was cancelled", hint=_HINTS[effect])

@@ -1,4 +1,4 @@
-"""The tools that Paddock brings. A module is loaded when one of its tools is asked for."""
+"""The list of Paddock's tools. A module is loaded when one of its tools is needed."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -12,12 +12,12 @@ class ListedTool(NamedTuple):
     name: str
     toolset: str
     module: str
-    heads: str  # category and operation of what it does; a call needs all of them
+    heads: str  # category:operation of its actions; a call needs all of them
     is_offered: bool = True
-    """False: only as a tool of a provider, which has its own name and schema."""
+    """False: offered only as a provider's tool, under that one's name and schema."""
 
     def load(self) -> Tool[Any]:
-        """Return the tool: its module has it under its name, in capitals."""
+        """Return the tool: in its module, it has its name in capitals."""
         module = import_module(f"paddock.tools.{self.module}")
         return cast("Tool[Any]", getattr(module, self.name.upper()))
 
@@ -61,7 +61,7 @@ TOOLS: Final = (
 HEADS: Final[Mapping[str, list[list[str]]]] = MappingProxyType(
     {tool.name: [head.split(":") for head in tool.heads.split()] for tool in TOOLS}
 )
-"""For what is decided about a tool as a whole. Each call's own actions are in its plan."""
+"""For decisions about a whole tool. The actions of a call are in its plan."""
 
 
 def all_tools() -> list[Tool[Any]]:

@@ -1,4 +1,4 @@
-"""`view` and `read_file`: the lines of a file, or a directory's listing."""
+"""`view` and `read_file`: show the lines of a file, or list a directory."""
 
 import re
 from typing import Final, TypeAlias
@@ -37,7 +37,7 @@ from paddock.values.decisions import Action
 from paddock.workspace import OpenFile, ReadPath, Window, WindowLimits
 from paddock.workspace.read import WindowLine, whole_characters
 
-ALL_LINES: Final = 2**62  # as a number of lines: however many there are
+ALL_LINES: Final = 2**62  # as a limit: no limit
 
 
 def _require_text_start(file: OpenFile, name: str) -> None:
@@ -78,32 +78,34 @@ def _window_notices(window: Window, bytes_max: int) -> list[str]:
         why = f"cut at {bytes_max} bytes" if window.cut_by_bytes else f"limit={count} reached"
         said.append(
             f"lines {offset}-{window.next_line - 1} of {total} shown, {why}; "
-            f"use offset={window.next_line} to go on"
+            f"use offset={window.next_line} to continue"
         )
     if window.cut_lines:
-        said.append(f"a line is shown up to {bytes_max} bytes; no file tool shows more of it")
+        said.append(f"a line is cut at {bytes_max} bytes; no file tool shows more of it")
     if window.changed_while_reading:
         said.append("the file changed while it was read; view it again")
     return said
 
 
-DIRECTORY: Final = "directory"  # stands for the version of a directory, which has none
+DIRECTORY: Final = "directory"  # in place of a version, which directories do not have
 _NUMBER_BYTES: Final = 8
 
 
 class ViewArguments(ArgumentType):
     path: str = needed_text("File or directory to show, relative to the workspace root.")
     offset: int | None = optional_integer(
-        "First line to show, or entry of a directory, from 1.", None, minimum=1
+        "First line (or directory entry) to show, counted from 1.", None, minimum=1
     )
-    limit: int | None = optional_integer("How many lines, or entries, to show.", None, minimum=1)
+    limit: int | None = optional_integer(
+        "Maximum number of lines (or directory entries) to show.", None, minimum=1
+    )
 
 
 Plan: TypeAlias = ReadPlan["ViewArguments | ReadFileArguments"]
 
 
 class _Viewing:
-    """Streams: line 900,000 of a million-line file costs one pass and little memory."""
+    """Streams the file: line 900,000 of a million costs one pass and little memory."""
 
     def resolve(self, arguments: "ViewArguments | ReadFileArguments", ports: Ports) -> Plan:
         return plan_read("file", "view", arguments, ports)
@@ -116,7 +118,7 @@ class _Viewing:
         name, most = plan.path.asked.relative, ports.limits.view_bytes_max
         _require_text_start(file, name)
         offset, limit = plan.given.offset or 1, plan.given.limit or ALL_LINES
-        # A single line may take all of it.
+        # One line may use the whole budget.
         window = file.window(offset, limit, WindowLimits(most, most))
         if plan.version is not None:
             pinned(plan.version, str(window.version), plan.path.asked)
@@ -134,7 +136,7 @@ class View(_Viewing):
         try:
             file = ports.workspace.open_file(plan.path)
         except errors.PathNotAFileError:
-            from paddock.tools.listing import view_directory  # noqa: PLC0415 - for folders alone
+            from paddock.tools.listing import view_directory  # noqa: PLC0415 - directories only
 
             if plan.version is not None:
                 pinned(plan.version, DIRECTORY, plan.path.asked)
@@ -160,14 +162,14 @@ def _viewed(plan: Plan, ports: Ports, snippet: str) -> dict[str, Json]:
 
 
 def _number(window: Window, text: str, bytes_max: int) -> tuple[Window, list[str], int]:
-    """The lines that have room, at least one; their rows; how many characters were escaped."""
+    """Return the lines that fit, at least one; their rows; the number of escaped characters."""
     rows: list[str] = []
     lines: list[WindowLine] = []
     escaped = 0
-    room = bytes_max + _NUMBER_BYTES  # so that one line may take all of it
+    room = bytes_max + _NUMBER_BYTES  # so one line may use the whole budget
     for line, content in zip(window.lines, text.split("\n"), strict=False):
         row, changed = number_line(line.number, content)
-        # Numbers and escapes count: an empty line may be eight bytes of what a model gets.
+        # Numbers and escapes count: even an empty line costs eight bytes.
         while (size := len(row.encode())) > room and line.content and not rows:
             shorter: bytes = line.content[: len(line.content) * room // size]
             line: WindowLine = replace(line, content=whole_characters(shorter))
@@ -188,8 +190,8 @@ VIEW: Final = Tool(
         name="view",
         title="View",
         description=(
-            "Show a UTF-8 text file with line numbers, up to 100 kB of them, or from line "
-            "`offset` on for `limit` lines; for a directory, list it two levels deep."
+            "Show a UTF-8 text file with line numbers, at most 100 kB at once; use offset and "
+            "limit to show part of it. A directory is listed two levels deep."
         ),
         toolset="workspace",
         arguments=ViewArguments,
@@ -211,9 +213,9 @@ VIEW: Final = Tool(
 
 
 def viewing_actions(path: ReadPath, ports: Ports) -> tuple[Action, ...]:
-    """To view the file, where that is not allowed anyway; nothing for a directory.
+    """Return the actions of viewing a file that is not freely viewable; none for a directory.
 
-    Of a directory each file is judged by itself, and what may not be viewed has no rows.
+    In a directory, each file is judged separately; files that may not be viewed have no rows.
     """
     if ports.shown.may_view(path.real.relative):
         return ()
@@ -221,11 +223,11 @@ def viewing_actions(path: ReadPath, ports: Ports) -> tuple[Action, ...]:
         with ports.workspace.open_file(path):
             return path_actions("file", "view", path)
     except errors.ToolError:
-        return ()  # no file, or none that can be read: the search itself says which
+        return ()  # not a file, or not readable: the search reports which
 
 
 class ShownWith(Struct, frozen=True):
-    """What an agent is shown, and one file besides: viewing it was decided on for this call."""
+    """The agent's view plus one file that this call may view."""
 
     shown: Shown
     path: str
@@ -241,7 +243,7 @@ class ShownWith(Struct, frozen=True):
 
 
 def shown_for(actions: tuple[Action, ...], path: ReadPath, ports: Ports) -> Shown:
-    """What this call is shown: with its own file, where `viewing_actions` were decided on."""
+    """Return the view of this call: with its file, if `viewing_actions` were decided."""
     if any(action.category == "file" for action in actions):
         return ShownWith(ports.shown, path.real.relative)
     return ports.shown
@@ -253,12 +255,12 @@ _LOOKS_LIKE_NOTICE: Final = lazy_pattern(r"\[(?=paddock:)", re.IGNORECASE)
 
 class ReadFileArguments(ArgumentType):
     path: str = needed_text("File to read, relative to the workspace root.")
-    offset: int | None = optional_integer("First line to return, from 1.", None, minimum=1)
-    limit: int | None = optional_integer("How many lines to return.", None, minimum=1)
+    offset: int | None = optional_integer("First line to return, counted from 1.", None, minimum=1)
+    limit: int | None = optional_integer("Maximum number of lines to return.", None, minimum=1)
 
 
 class ReadFile(_Viewing):
-    """The file's own characters: nothing is numbered, and line ends stay as they are."""
+    """Returns the file's characters unchanged: no line numbers, original line ends."""
 
     def run(self, plan: Plan, ports: Ports) -> ToolOutput:
         name = quote(plan.path.asked.relative)
@@ -266,18 +268,18 @@ class ReadFile(_Viewing):
             file = ports.workspace.open_file(plan.path)
         except errors.PathNotFoundError:
             raise errors.PathNotFoundError(
-                f"file not found: {name}", hint="list_files shows what is there"
+                f"file not found: {name}", hint="use list_files to find the path"
             ) from None
         except errors.PathNotAFileError:
             raise errors.PathNotAFileError(
-                f"{name} is a directory", hint="list_files shows what is in it"
+                f"{name} is a directory", hint="use list_files to list it"
             ) from None
         with file:
             window, text = self.window(plan, file, ports)
             ends_with_newline = file.ends_with_newline()
         if window.lines and (window.next_line is not None or ends_with_newline):
             text += "\n"
-        # Threat: a file that holds a notice of ours would speak for us to the model.
+        # Threat: the model would take a notice in a file for one of Paddock's.
         text, escaped = _LOOKS_LIKE_NOTICE.subn(r"\\[", text)
         said = _notices(window, escaped, ports.limits.view_bytes_max)
         rows = "\n".join(f"{NOTICE}{notice}]" for notice in said)
@@ -295,13 +297,13 @@ class ReadFile(_Viewing):
 def _notices(window: Window, escaped: int, bytes_max: int) -> list[str]:
     said = _window_notices(window, bytes_max)
     said += [
-        f"line {line.number} goes on for {line.length_bytes - len(line.content)} more bytes"
+        f"line {line.number} has {line.length_bytes - len(line.content)} more bytes"
         for line in window.cut_lines
     ]
     if escaped:
         said.append(
-            f"{escaped} places that look like a notice of this kind got a backslash;"
-            " the file has none there"
+            f"a backslash was added in {escaped} places that look like such a notice;"
+            " the file does not have it"
         )
     return said
 
@@ -311,8 +313,8 @@ READ_FILE: Final = Tool(
         name="read_file",
         title="Read file",
         description=(
-            "Return the text of a UTF-8 file as it stands, or some of its lines. Over "
-            f"{limits.view_bytes_max} bytes the text is cut, and the last line says how to go on."
+            "Return the exact text of a UTF-8 file, or some of its lines. Text over "
+            f"{limits.view_bytes_max} bytes is cut; the last line says how to read the rest."
         ),
         toolset="core",
         arguments=ReadFileArguments,
@@ -321,7 +323,7 @@ READ_FILE: Final = Tool(
             {
                 "path": {"type": "string", "description": "The path as it was given."},
                 "lines_total": INTEGER,
-                "truncated": {"type": "boolean", "description": "The file goes on."},
+                "truncated": {"type": "boolean", "description": "True if the file has more lines."},
                 "version": {"type": "string", "description": "sha256 of all bytes of the file."},
             }
         ),

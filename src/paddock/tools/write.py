@@ -1,4 +1,4 @@
-"""Writing a whole file, and `move_file` and `delete_file` of a file, a directory or a link."""
+"""Write whole files; `move_file` and `delete_file` for files, empty directories and links."""
 
 from typing import Any, Final
 
@@ -26,10 +26,10 @@ from paddock.tools.effects import (
     IF_VERSION,
     IF_VERSION_OR_ABSENT,
     change_of_doing,
+    explaining_change,
     pinned_version,
     plain_version,
     refusal_of_presence,
-    telling_what_changed,
     written_output,
 )
 from paddock.tools.spec import (
@@ -64,7 +64,7 @@ class WholeFilePlan(Struct, frozen=True):
 
 
 class WritesWholeFile:
-    """An existing file is replaced whole, its mode and owner kept."""
+    """Writes a whole file; a replaced file's mode and owner are kept."""
 
     def plan(self, given: Any, content: bytes, ports: Ports) -> WholeFilePlan:
         path = ports.workspace.resolve_write(given.path)
@@ -78,14 +78,14 @@ class WritesWholeFile:
     def write(
         self, plan: WholeFilePlan, ports: Ports, *, create_parents: bool = True
     ) -> SingleReceipt:
-        """Raises: ToolError; then the old content stands. FileChangedError says what changed."""
+        """Raises: ToolError: the old content is unchanged. FileChangedError has a diff."""
         expected, version = Expected.AS_RESOLVED, plan.if_version
         if version == ABSENT:
             expected, version = Expected.ABSENT, None
         elif version is None:
-            # Of two that write one path at once, both succeed, one after the other.
+            # Two concurrent writers of one path both succeed, one after the other.
             expected = Expected.ANYTHING
-        with telling_what_changed(plan.if_version, plan.path.real, ports):
+        with explaining_change(plan.if_version, plan.path.real, ports):
             try:
                 return write_file(
                     ports.workspace,
@@ -108,8 +108,6 @@ class CreateFileArguments(ArgumentType):
 
 
 class CreateFile(WritesWholeFile):
-    """Creates parents."""
-
     def resolve(self, arguments: CreateFileArguments, ports: Ports) -> WholeFilePlan:
         return self.plan(arguments, require_content(arguments.content, "content"), ports)
 
@@ -130,8 +128,8 @@ class CreateFile(WritesWholeFile):
 
 
 def _read_before(ports: Ports, plan: WholeFilePlan) -> bytes | None:
-    """What stood there, for the diff that is shown; None where none can be shown."""
-    # Threat: an agent that may write a file and not view it would read it in the diff.
+    """Return the old content for the diff; None if no diff can be shown."""
+    # Threat: an agent that may write a file but not view it would read it in the diff.
     if not plan.path.exists or not ports.shown.may_view(plan.path.real.relative):
         return None
     try:
@@ -143,9 +141,9 @@ def _read_before(ports: Ports, plan: WholeFilePlan) -> bytes | None:
 def _snippet(plan: WholeFilePlan, receipt: SingleReceipt, before: bytes | None) -> str:
     if receipt.doing.before is None:
         return snippet_of_head(plan.content)
-    # Only a diff against what was really replaced is shown.
+    # Show only a diff against the content that was really replaced.
     if before is None or version_of(before) != receipt.doing.before:
-        return "[no diff: the replaced content is too large, no text, or not yours to view]"
+        return "[no diff: the replaced content is too large or not text, or you may not view it]"
     if before == plan.content:
         return "[the new content is the same as the old]"
     return unified_diff(before, plan.content, show_name(plan.path.asked.relative))
@@ -156,8 +154,8 @@ CREATE_FILE: Final = Tool(
         name="create_file",
         title="Create file",
         description=(
-            "Write a whole UTF-8 text file, creating its directories. An existing file is "
-            "overwritten. The write is atomic: the old content stands or the new one."
+            "Write a whole UTF-8 text file and create missing parent directories. An existing "
+            "file is overwritten. The write is atomic: on failure the old content remains."
         ),
         toolset="workspace",
         arguments=CreateFileArguments,
@@ -172,7 +170,7 @@ CREATE_FILE: Final = Tool(
 class WriteFileDevArguments(ArgumentType):
     path: str = needed_text("File to write, relative to the workspace root.")
     content: str = plain_text("The whole text of the file.", is_content=True)
-    create_dirs: bool = flag("Make missing directories on the way.", default=False)
+    create_dirs: bool = flag("Create missing parent directories.", default=False)
     if_version: str | None = optional_text(IF_VERSION_OR_ABSENT)
 
 
@@ -211,7 +209,7 @@ WRITE_FILE_DEV: Final = Tool(
         title="Write file (development)",
         description=(
             "Write a whole UTF-8 text file of at most 1 MB. An existing file is overwritten. "
-            "The write is atomic: the old content stands or the new one."
+            "The write is atomic: on failure the old content remains."
         ),
         toolset="development",
         arguments=WriteFileDevArguments,
@@ -220,7 +218,7 @@ WRITE_FILE_DEV: Final = Tool(
             {
                 "path": {"type": "string", "description": "The path as it was given."},
                 "bytes_written": {"type": "integer", "description": "UTF-8 bytes."},
-                "created_dirs": {"type": "boolean", "description": "Directories were made."},
+                "created_dirs": {"type": "boolean", "description": "Directories were created."},
                 "version": {"type": "string", "description": "sha256 of the bytes written."},
             }
         ),
@@ -239,9 +237,9 @@ _NAME_BYTES_MAX: Final = (
 
 class WriteOutputArguments(ArgumentType):
     name: str = needed_text(
-        "Name without a directory and without .md; a number is added if it is taken."
+        "File name without directory and without .md; if it is taken, a number is added."
     )
-    content: str = plain_text("The whole text.", is_content=True)
+    content: str = plain_text("The whole text of the file.", is_content=True)
 
 
 class WriteOutputPlan(Struct, frozen=True):
@@ -252,14 +250,14 @@ class WriteOutputPlan(Struct, frozen=True):
 
 
 class WriteOutput:
-    """Two writers with one name get two files, whichever processes they are in."""
+    """Writes a new file; concurrent writers of one name, in any process, get different files."""
 
     def resolve(self, arguments: WriteOutputArguments, ports: Ports) -> WriteOutputPlan:
         name = arguments.name
         _require_name(name)
         content = require_content(arguments.content, "content")
         number = _first_free(ports.workspace, name, 0)
-        # Where none is free, the last name is judged: the refusal of policy comes first.
+        # If no name is free, the last one is judged: a policy refusal comes first.
         numbers_last = limits.outputs_numbered_max
         action = _action(name, min(number, numbers_last))
         return WriteOutputPlan(name, number, content, (action,))
@@ -267,12 +265,12 @@ class WriteOutput:
     def run(self, plan: WriteOutputPlan, ports: Ports) -> ToolOutput:
         number = plan.number
         while number <= limits.outputs_numbered_max:
-            # Threat: another writer takes the name that was judged, and the next one is
-            # a path that policy has not seen.
+            # Threat: another writer takes the judged name, and policy has not judged
+            # the next one.
             if number != plan.number and not ports.shown.allows(_action(plan.name, number)):
                 raise errors.PathExistsError(
-                    f"{quote(_path(plan.name, plan.number))} was taken meanwhile, and the next "
-                    "free name needs a decision of its own",
+                    f"another writer took {quote(_path(plan.name, plan.number))} meanwhile, and "
+                    "the next free name needs a separate decision",
                     hint="call again",
                 )
             receipt = _write_new(ports.workspace, _path(plan.name, number), plan.content)
@@ -287,10 +285,10 @@ class WriteOutput:
 
 
 def _require_name(name: str) -> None:
-    """Refuse what would be more than one component, or end in .md twice."""
+    """Refuse a name of several path components, or one that would end in .md twice."""
     problem = ""
     if "/" in name or "\\" in name:
-        problem = "holds a slash or a backslash"
+        problem = "has a slash or a backslash"
     elif name in {".", ".."}:
         problem = "names a directory"
     elif name.lower().endswith(_SUFFIX):
@@ -313,9 +311,9 @@ def _action(name: str, number: int) -> Action:
 
 
 def _first_free(workspace: Workspace, name: str, number: int) -> int:
-    """The first number from `number` on whose name is free; one over the last where none is."""
+    """Return the first number from `number` with a free name; one over the last if none is."""
     while number <= limits.outputs_numbered_max:
-        # The entry itself: a link that leads to nothing is a name that is taken.
+        # The entry itself: a dangling symlink also takes the name.
         if not workspace.resolve_entry(_path(name, number)).exists:
             break
         number += 1
@@ -323,11 +321,11 @@ def _first_free(workspace: Workspace, name: str, number: int) -> int:
 
 
 def _write_new(workspace: Workspace, path: str, content: bytes) -> SingleReceipt | None:
-    """The receipt of a new file, or None where the name is taken by now."""
+    """Create a file; return None if the name was taken meanwhile."""
     entry = workspace.resolve_entry(path)
     if entry.exists:
         return None
-    # Not by resolve_write, which follows a link that takes the place meanwhile.
+    # Not resolve_write, which would follow a symlink created meanwhile.
     place = WritePath(entry.path, entry.path, exists=False)
     try:
         return write_file(workspace, place, content, expected=Expected.ABSENT)
@@ -350,7 +348,7 @@ WRITE_OUTPUT: Final = Tool(
         title="Write output",
         description=(
             f"Write a result for people to {_FOLDER}/NAME.md. Nothing is ever overwritten: if the "
-            "name is taken, a number is added. The answer tells the path to read it back."
+            "name is taken, a number is added. The result has the path for reading it back."
         ),
         toolset="output",
         arguments=WriteOutputArguments,
@@ -371,21 +369,21 @@ class EntryPlan(Struct, frozen=True):
     entry: EntryPath
     if_version: str | EntryVersion | None
     actions: tuple[Action, ...]
-    to: WritePath | None = None  # where it moves; None: it goes
+    to: WritePath | None = None  # the new path; None: delete
 
 
 class _ChangesEntry:
-    """The entry itself, never what a link leads to."""
+    """Changes the entry itself, never a symlink's target."""
 
     def pin(self, plan: EntryPlan, ports: Ports) -> tuple[EntryPlan, str]:
-        with telling_what_changed(plan.if_version, plan.entry.path, ports):
+        with explaining_change(plan.if_version, plan.entry.path, ports):
             found = entry_version(ports.workspace, plan.entry)
             pinned(plain_version(plan.if_version), found.version, plan.entry.path)
         return replace(plan, if_version=found), str(found)
 
     def run(self, plan: EntryPlan, ports: Ports) -> ToolOutput:
         entry, to, version = plan.entry, plan.to, plan.if_version
-        with telling_what_changed(version, entry.path, ports):
+        with explaining_change(version, entry.path, ports):
             if to is None:
                 receipt = delete_entry(ports.workspace, entry, if_version=version)
             else:
@@ -400,15 +398,15 @@ class _ChangesEntry:
 
 
 class MoveFileArguments(ArgumentType):
-    path: str = needed_text("What to move, relative to the workspace root.")
-    to: str = needed_text("Its new path, relative to the workspace root; nothing may be there.")
+    path: str = needed_text("Path to move, relative to the workspace root.")
+    to: str = needed_text("New path, relative to the workspace root; it must not exist.")
     if_version: str | None = optional_text(IF_VERSION)
 
 
 def _disclosing_actions(entry: EntryPath, to: WritePath, ports: Ports) -> tuple[Action, ...]:
-    """To view it, where a file that may not be viewed becomes one that may.
+    """Return the action of viewing the file, if moving it makes it viewable.
 
-    Threat: an agent that may delete and create, and not view, reads by moving.
+    Threat: an agent that may delete and create but not view would read by moving.
     """
     source, target = entry.path.relative, to.real.relative
     if not ports.shown.may_view(source) and ports.shown.may_view(target):
@@ -417,8 +415,6 @@ def _disclosing_actions(entry: EntryPath, to: WritePath, ports: Ports) -> tuple[
 
 
 class MoveFile(_ChangesEntry):
-    """Never overwrites."""
-
     def resolve(self, arguments: MoveFileArguments, ports: Ports) -> EntryPlan:
         entry = ports.workspace.resolve_entry(arguments.path)
         to = ports.workspace.resolve_write(arguments.to)
@@ -435,8 +431,8 @@ MOVE_FILE: Final = Tool(
         name="move_file",
         title="Move file",
         description=(
-            "Move or rename a file, an empty directory or a symbolic link (the link itself). "
-            "Directories on the way are created. Nothing is ever overwritten."
+            "Move or rename a file, an empty directory or a symlink (the link itself). Missing "
+            "parent directories are created. Nothing is ever overwritten."
         ),
         toolset="workspace",
         arguments=MoveFileArguments,
@@ -449,7 +445,7 @@ MOVE_FILE: Final = Tool(
 
 
 class DeleteFileArguments(ArgumentType):
-    path: str = needed_text("What to delete, relative to the workspace root.")
+    path: str = needed_text("Path to delete, relative to the workspace root.")
     if_version: str | None = optional_text(IF_VERSION)
 
 
@@ -465,8 +461,7 @@ DELETE_FILE: Final = Tool(
         name="delete_file",
         title="Delete file",
         description=(
-            "Delete a file, an empty directory or a symbolic link (the link itself, "
-            "not what it leads to)."
+            "Delete a file, an empty directory or a symlink (the link itself, not its target)."
         ),
         toolset="workspace",
         arguments=DeleteFileArguments,

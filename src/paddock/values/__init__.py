@@ -1,10 +1,8 @@
-"""The nouns: what passes between the layers. Values in, values out.
+"""Immutable values that pass between the layers.
 
-    calls, decisions    what is asked, what policy judges and answers; agents and planes
-    models, orders      a model's turn, an order for one, what it may cost
-    entries             what a ledger is given, the names of its types, digests as text
+    calls, decisions    tool calls and results; policy decisions; agents and planes
+    models, orders      requests to models and their turns; work orders and budgets
+    entries             ledger entries, event types, digests as text
 
-Nothing here does I/O, reads a clock or the environment, or draws random
-numbers; every type is immutable. A folder above may turn these values into
-effects; this one only says what they are.
+Nothing here does I/O, reads a clock or the environment, or draws random numbers.
 """

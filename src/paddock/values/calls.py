@@ -1,4 +1,4 @@
-"""A tool call and its result: `content` for the model, `details` for the host."""
+"""Tool calls and their results: `content` for the model, `details` for the host."""
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -10,11 +10,11 @@ from msgspec import Struct
 from paddock.errors import TOOL_ERRORS, ToolError
 
 Json = Any
-"""A JSON value as `json.loads` gives it. The one place where `Any` crosses a door."""
+"""A JSON value as `json.loads` returns it. The only `Any` at an interface."""
 
 
 class ToolCall(Struct, frozen=True):
-    """What a model asks for. Nothing in it says who is asking."""
+    """A call that a model requests. It does not identify the caller."""
 
     id: str
     tool: str
@@ -22,13 +22,13 @@ class ToolCall(Struct, frozen=True):
 
 
 class Refusal(Struct, frozen=True):
-    """Why a call did not do what it was asked: stable code, text, what to do next."""
+    """The reason why a call failed: stable code, text, and what to do next."""
 
     code: str
     error: str
     hint: str = ""
     rule: Mapping[str, Json] | None = None
-    """Of a refusal by policy: `text`, `file`, `line`."""
+    """For a refusal by policy: `text`, `file`, `line`."""
 
     def as_text(self) -> str:
         said = f"error[{self.code}]: {self.error}"
@@ -36,7 +36,7 @@ class Refusal(Struct, frozen=True):
 
 
 class ToolResult(NamedTuple):
-    """What a call came to.
+    """The result of a call.
 
     `content` is text for the model: workspace-relative paths, no traceback.
     `details` are the tool's own fields for the host. `refusal` is None exactly
@@ -55,9 +55,9 @@ class ToolResult(NamedTuple):
         return "ok" if self.refusal is None else "error"
 
     def as_json(self) -> dict[str, Json]:
-        """The result object of every door: `status`, `content`, then the tool's own fields."""
+        """Return the result object of every interface: `status`, `content`, then the details."""
         own = {"status": self.status, "content": self.content}
-        # Again behind the details: a tool of the embedding program may use these names too.
+        # Repeated after the details, because an embedding program's tool may use these names too.
         shown: dict[str, Json] = {**own, **self.details, **own}
         if self.refusal is not None:
             shown["code"] = self.refusal.code
@@ -68,7 +68,7 @@ class ToolResult(NamedTuple):
         return shown
 
     def unwrap(self) -> "ToolResult":
-        """This result, or the exception that its refusal stands for.
+        """Return this result, or raise its refusal as an exception.
 
         Raises: the class of `paddock.errors.TOOL_ERRORS` for the refusal's code.
         """
@@ -80,17 +80,17 @@ class ToolResult(NamedTuple):
 
 
 class Cancel(Protocol):
-    """Says when to stop. One token may be given to many calls, in many threads."""
+    """A cancellation token. Many calls, in many threads, may share one."""
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether to stop; once true it stays true."""
+        """Whether to stop; once True it stays True."""
         ...
 
     def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback` at once when cancelled, in the cancelling thread; returns the undoing.
+        """Call `callback` on cancellation, in the cancelling thread; return its unregistering.
 
-        A token that is cancelled already calls it now.
+        A token that is already cancelled calls it now.
         """
         ...
 
@@ -115,19 +115,19 @@ NEVER: Final[Cancel] = _Never()
 class LeftEffect(StrEnum):
     NONE = "none"
     PARTIAL = "partial"
-    """Some of it: what is known stands in the effects."""
+    """Some changes remain; the known ones are in the effects."""
     UNKNOWN = "unknown"
 
 
 class OpenedConnection(Struct, frozen=True):
-    """A way out that is about to be opened for a command."""
+    """A connection that is about to be opened for a command."""
 
     host: str
     port: int
     address: str
-    """`via proxy` where a proxy of the host finds it."""
+    """`via proxy` if the host's proxy resolves it."""
     server_name: str
-    """What the client's first words name; empty where they name nothing, or are not known yet."""
+    """The name in the client's first bytes; empty if they have none, or are not known yet."""
     rule: str
 
 
@@ -143,13 +143,13 @@ class ClosedConnection(Struct, frozen=True):
 class RefusedConnection(Struct, frozen=True):
     host: str
     port: int
-    """0: the name was asked for, and has no port that policy lets through."""
+    """0 for a name that was resolved, and for which policy allows no port."""
     why: str
     count: int = 1
 
 
 class Connections(Struct, frozen=True):
-    """What a command's connections came to; refusals beyond the first fifty are counted."""
+    """A summary of a command's connections; refusals beyond the first fifty are only counted."""
 
     opened: int = 0
     refused: tuple[RefusedConnection, ...] = ()
@@ -158,4 +158,4 @@ class Connections(Struct, frozen=True):
 
 NO_CONNECTIONS: Final = Connections()
 NO_RULE: Final = "no rule allows it"
-"""Why a connection is refused that a person can allow by one rule."""
+"""The reason for refusing a connection that one new rule could allow."""

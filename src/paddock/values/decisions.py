@@ -1,4 +1,4 @@
-"""What policy answers, and everything needed to explain or replay it."""
+"""Policy decisions, and the values needed to explain or replay them."""
 
 from enum import IntEnum, StrEnum
 from types import MappingProxyType
@@ -16,7 +16,7 @@ class Outcome(IntEnum):
 
     ALLOW = 0
     CONFINE = 1
-    """Of commands alone: allowed where the sandbox holds it whole, else `ask`."""
+    """Only for commands: allowed if the sandbox enforces the whole policy, else `ask`."""
     ASK = 2
     DENY = 3
 
@@ -27,26 +27,26 @@ class Outcome(IntEnum):
 
     @classmethod
     def parse(cls, word: str) -> "Outcome":
-        """The outcome of a lower-case word; `KeyError` for anything else."""
+        """Return the outcome of a lower-case word. Raises: KeyError."""
         return _BY_WORD[word]
 
 
 Held = Literal["", "full", "partial", "none"]
-"""How far the host holds a command to the policy; empty where nobody looked."""
+"""How far the host enforces the policy on a command; empty if not checked."""
 HELD_WHOLE: Final = "full"
 
 _BY_WORD = {outcome.word: outcome for outcome in Outcome}
 
 OPERATOR: Final = "(operator)"
-"""The acting agent of what a person asked for. No agent can have this name."""
+"""The acting agent of a person's own request. No agent can have this name."""
 
 
 class RuleMatch(Struct, frozen=True):
-    """A rule that had a say: what it says, where it stands.
+    """A rule that matched: its text and its place.
 
-    `source` names the list or profile it belongs to (`paths.protected`,
-    `profiles.standard.deny`, `agents.writer.permissions.forbidden`); `file` is
-    `built-in` for what Paddock brings itself, and then `line` is 0.
+    `source` names its list or profile (`paths.protected`, `profiles.standard.deny`,
+    `agents.writer.permissions.forbidden`); `file` is `built-in` for Paddock's own rules, and then
+    `line` is 0.
     """
 
     outcome: Outcome
@@ -60,24 +60,24 @@ class RuleMatch(Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Where it stands: `FILE:LINE`, or what it comes from where there is no line."""
+        """`FILE:LINE`, or only the file if there is no line."""
         return f"{self.file}:{self.line}" if self.line else self.file
 
     @property
     def said(self) -> str:
-        """What it says and where it stands, in one line for a person."""
+        """Its text and place, in one line for a person."""
         return f"{self.text} ({self.source}, {self.place})"
 
 
 def rule_as_json(rule: RuleMatch | None) -> Json:
-    """What a rule says and where it stands, as commands print it; null for none."""
+    """Return a rule as commands print it; None for no rule."""
     if rule is None:
         return None
     return {"text": rule.text, "source": rule.source, "file": rule.file, "line": rule.line}
 
 
 def rule_in_full(rule: RuleMatch | None) -> Json:
-    """As an explanation prints it: also what it decides and why; null for none."""
+    """Return a rule as explanations print it, with outcome and reason; None for no rule."""
     if rule is None:
         return None
     return {
@@ -91,12 +91,12 @@ def rule_in_full(rule: RuleMatch | None) -> Json:
 
 
 def rule_in_brief(rule: RuleMatch | None) -> Json:
-    """As an entry of the ledger and a refusal keep it, without its source; null for none."""
+    """Return a rule as ledger entries and refusals have it, without its source."""
     return None if rule is None else {"text": rule.text, "file": rule.file, "line": rule.line}
 
 
 def match_in_brief(match: RuleMatch) -> Json:
-    """As an entry of the ledger keeps one of several rules that matched."""
+    """Return a matching rule as ledger entries have it."""
     return {
         "outcome": match.outcome.word,
         "text": match.text,
@@ -106,12 +106,11 @@ def match_in_brief(match: RuleMatch) -> Json:
 
 
 class Decision(Struct, frozen=True):
-    """The answer for one call: the strictest over all its actions.
+    """The decision for one call: the strictest over all its actions.
 
-    `rule` decided; None means that nothing matched and unknown is no. `matched`
-    is every rule that matched any action, the deciding one included.
-    `warnings` are shown to model and user and never change the outcome. `enforcement`
-    is set by `confined` alone, of a decision to confine.
+    `rule` decided; None means that no rule matched, which denies. `matched` has every rule that
+    matched any action, including the deciding one. `warnings` are shown to the model and the user
+    and never change the outcome. Only `confined` sets `enforcement`, for a decision to confine.
     """
 
     outcome: Outcome
@@ -126,15 +125,15 @@ class Decision(Struct, frozen=True):
 
     @property
     def comes_to(self) -> Outcome:
-        """What it is for whoever calls: `confine` where the command is not held whole is `ask`."""
-        # Threat: a command that nothing holds runs because policy counted on a sandbox.
+        """The effective outcome: `confine` becomes `ask` unless the host fully enforces it."""
+        # Threat: a command would run unconfined because policy relied on a sandbox.
         if self.outcome is Outcome.CONFINE and self.enforcement != HELD_WHOLE:
             return Outcome.ASK
         return self.outcome
 
     @property
     def said(self) -> str:
-        """Its outcome for a person: `confine (here: ask)` where the host does not hold it."""
+        """Its outcome for a person: `confine (here: ask)` if the host does not enforce it."""
         word = self.outcome.word
         if self.comes_to is self.outcome or not self.enforcement:
             return word
@@ -142,9 +141,9 @@ class Decision(Struct, frozen=True):
 
 
 def confined(decision: Decision, enforcement: Held) -> Decision:
-    """Return a decision with how far its command would be held, where it is to be confined.
+    """Return a decision with the enforcement of its command, if it is to be confined.
 
-    The outcome stays policy's; `comes_to` is what it is with that.
+    The outcome stays the policy's; `comes_to` is the effective one.
     """
     if decision.outcome is not Outcome.CONFINE:
         return decision
@@ -155,9 +154,9 @@ def confined(decision: Decision, enforcement: Held) -> Decision:
 
 
 _UNHELD: Final = {
-    "": "whether this host holds it is not known, so it is asked about",
-    "partial": "its sandbox here is not whole, so it is asked about",
-    "none": "nothing holds it here, so it is asked about",
+    "": "it is unknown whether this host can confine it, so approval is needed",
+    "partial": "the sandbox on this host is incomplete, so approval is needed",
+    "none": "this host has no sandbox for it, so approval is needed",
 }
 
 OPERATIONS: Final = MappingProxyType(
@@ -172,8 +171,8 @@ OPERATIONS: Final = MappingProxyType(
         "gate": frozenset({"check"}),
         "mcp": frozenset({"call", "read", "prompt"}),
         "net": frozenset({"connect", "request"}),
-        # A tool of a client, or of the program that embeds us, named by its operation: any name
-        # is known here.
+        # A tool of a client, or of the embedding program, named by its operation: any name is
+        # valid.
         "client": frozenset[str](),
         "own": frozenset[str](),
     }
@@ -193,7 +192,7 @@ WRITING_OPERATIONS: Final = frozenset(
         ("output", "write"),
     }
 )
-"""Heads whose path target is changed by the call."""
+"""Categories and operations whose call changes its path target."""
 
 
 class Action(NamedTuple):
@@ -202,9 +201,9 @@ class Action(NamedTuple):
     `target` is a workspace-relative path with `/` between components and no
     leading slash (`.` is the root), a command line for `shell:run`, HOST:PORT or
     METHOD HOST:PORT/PATH for `net`, a name from `/memories` on for `memory`, a name otherwise;
-    empty where there is no target.
+    empty if there is no target.
 
-    `arguments` are those of a call of `mcp`, as the text of one JSON object; empty: not known.
+    `arguments` are those of an `mcp` call, as the text of one JSON object; empty if unknown.
     """
 
     category: str
@@ -223,7 +222,7 @@ class Action(NamedTuple):
 
     @property
     def is_write(self) -> bool:
-        """Whether the call would change what the path target names."""
+        """Whether the call would change its path target."""
         return (self.category, self.operation) in WRITING_OPERATIONS
 
     @property
@@ -233,7 +232,7 @@ class Action(NamedTuple):
 
     @property
     def told(self) -> str:
-        """As people type it, with what it is given."""
+        """The action as people type it, with its arguments."""
         return f"{self} {self.arguments}" if self.arguments else str(self)
 
     def __str__(self) -> str:
@@ -245,7 +244,7 @@ _Patterns = Annotated[tuple[str, ...], Meta(extra_json_schema={"uniqueItems": Tr
 
 
 class Permissions(Struct, frozen=True, forbid_unknown_fields=True):
-    """An agent's own path lists, judged above any profile.
+    """An agent's path lists, which deny paths whatever its profile allows.
 
     Patterns as in a policy's path lists. `forbidden` beats both others. An
     empty `read` or `write` permits nothing.
@@ -267,10 +266,10 @@ class Agent(Struct, frozen=True):
     source: str = ""
     """The file that declares it, for messages and for the rules made from it."""
     declaration: bytes = b""
-    """That file's text: where a rule stands is looked up when there is something to say."""
+    """That file's text, to look up a rule's line when a message needs it."""
 
     def as_json(self) -> dict[str, Json]:
-        """The agent as entries of the ledger keep it: enough to decide again."""
+        """Return the agent as ledger entries have it, enough to repeat a decision."""
         kept: dict[str, Json] = {"name": self.name, "profile": self.profile}
         if self.permissions != Permissions():
             kept["permissions"] = {
@@ -282,24 +281,24 @@ class Agent(Struct, frozen=True):
 
 
 AgentChain = tuple[Agent, ...]
-"""The acting agent first, then its parent, up to the eldest ancestor."""
+"""The acting agent first, then its parent, up to the topmost ancestor."""
 
 
 def client_kind(default: AgentChain, name: str) -> AgentChain:
-    """The chain of a client's kind of agent `name`: a child of the agent at the head of `default`.
+    """Return the chain of a client's agent kind `name`: a child of the first agent of `default`.
 
-    It is declared nowhere, so it has all that its parent has. What `[agents]` gives to its
-    name is the policy's, which holds it besides: the chain is the same under every policy.
+    It is not declared, so it has all that its parent has. The limits that `[agents]` sets for its
+    name apply in addition, in the policy: the chain is the same under every policy.
     """
     parent = default[0]
     return (replace(parent, name=name, parent=parent.name), *default)
 
 
 class PlaneKind(StrEnum):
-    """What is worked on, and what the paths of an agent are relative to.
+    """The kind of workspace, to which an agent's paths are relative.
 
-    `PROJECT`: a project, whose plane lies elsewhere, or any other workspace that is no plane,
-    also `agents/NAME/workspace/` of a bare one. `BARE`: the root of a bare plane itself.
+    `PROJECT`: a project with its plane elsewhere, or any other workspace that is not a plane, such
+    as `agents/NAME/workspace/` of a bare one. `BARE`: the root of a bare plane.
     """
 
     PROJECT = "project"

@@ -1,8 +1,8 @@
-"""What is asked of a model and what comes back, in no provider's words.
+"""Requests to models and their turns, independent of the provider; token accounts.
 
-A request holds the whole conversation: user messages, the model's own turns, and
-the results of its calls. A turn ends for exactly one reason, and `Stop` names it;
-what a provider says that nobody knows is `UNKNOWN`, never a reason to go on.
+A request holds the whole conversation: user messages, the model's turns, and the results of its
+calls. A turn ends for exactly one reason, `Stop`; an unknown one is `UNKNOWN`, and never a reason
+to continue.
 """
 
 from collections.abc import Mapping
@@ -23,17 +23,17 @@ class Stop(StrEnum):
     END_TURN = "end_turn"
     STOP_SEQUENCE = "stop_sequence"
     MAX_TOKENS = "max_tokens"
-    """Cut at the output limit, perhaps inside a call's arguments: no call of it is whole."""
+    """Cut at the output limit, perhaps within a call's arguments: its calls may be incomplete."""
     CONTEXT_WINDOW = "context_window"
-    """The conversation no longer fits: asking again would end the same way."""
+    """The conversation no longer fits; a retry would fail too."""
     REFUSAL = "refusal"
     CONTENT_FILTER = "content_filter"
     PAUSE = "pause"
-    """The provider wants the same conversation again, this turn included, unchanged."""
+    """The provider wants the same conversation again, with this turn unchanged."""
     CANCELLED = "cancelled"
-    """We were told to stop; the text is what had arrived."""
+    """The call was cancelled; the text is what had arrived."""
     UNKNOWN = "unknown"
-    """Missing, or a word that we do not know: `stop_raw` holds it."""
+    """Missing or unknown; `stop_raw` has the provider's word."""
 
 
 class ToolSchema(Struct, frozen=True):
@@ -46,16 +46,16 @@ class ToolSchema(Struct, frozen=True):
 
 class OutputSchema(Struct, frozen=True):
     name: str
-    """Letters, digits, `_` and `-`, 64 at most: providers want one."""
+    """Required by providers: at most 64 letters, digits, `_` and `-`."""
     schema: Mapping[str, Json]
 
 
 class ToolUse(Struct, frozen=True, omit_defaults=True):
-    """One call that a model asks for.
+    """One call that a model requests.
 
-    `problem` is set exactly when the arguments could not be read, or the call came with
-    the word that it is not whole; then `arguments` is empty, `raw` is what came, and the
-    call must be answered with the problem.
+    `problem` is set exactly if the arguments could not be parsed, or the provider reported the call
+    as incomplete; then `arguments` is empty, `raw` is the received text, and the call must be
+    answered with the problem.
     """
 
     id: str
@@ -66,7 +66,7 @@ class ToolUse(Struct, frozen=True, omit_defaults=True):
 
 
 class Usage(NamedTuple):
-    """Tokens of one exchange or of many. `input` does not count what a cache gave or took."""
+    """Tokens of one exchange or of many. `input` does not include cache reads or writes."""
 
     input: int = 0
     output: int = 0
@@ -82,7 +82,7 @@ class Usage(NamedTuple):
 
 
 class Native(Struct, frozen=True):
-    """A turn in the provider's own words, to be sent back unchanged: refused when altered."""
+    """A turn in the provider's format, to send back unchanged, or the provider refuses it."""
 
     dialect: str
     blocks: tuple[Json, ...]
@@ -110,7 +110,7 @@ class ToolAnswer(Struct, frozen=True):
 
 
 class ToolAnswers(Struct, frozen=True, tag_field="role", tag="tools"):
-    """The results of one turn's calls: exactly one for each call id, in the calls' order."""
+    """The results of one turn's calls: exactly one per call id, in the order of the calls."""
 
     answers: tuple[ToolAnswer, ...]
 
@@ -119,10 +119,9 @@ Message = UserMessage | AssistantMessage | ToolAnswers
 
 
 class ModelRequest(Struct, frozen=True):
-    """One request: the whole conversation, and what the answer may be.
+    """One request: the whole conversation, and constraints on the answer.
 
-    `output` is the object that its last word must be. `temperature`: None where the provider
-    decides.
+    `output` is the schema of the final answer. `temperature`: None lets the provider decide.
     """
 
     messages: tuple[Message, ...]
@@ -134,12 +133,11 @@ class ModelRequest(Struct, frozen=True):
 
 
 class ModelTurn(Struct, frozen=True):
-    """What came back.
+    """A model's answer.
 
-    `structured` is the object that `output` asked for, checked against its schema;
-    where there is none although it was asked for, `structured_problem` says why.
-    `stop_reason` is what the provider said about a refusal or a filter. `raw_ref`
-    is the provider's name for the exchange, `attempts` how often it was asked.
+    `structured` is the object requested by `output`, validated against its schema; if it is
+    missing, `structured_problem` has the reason. `stop_reason` is the provider's text on a refusal
+    or filter, `raw_ref` its id of the exchange, `attempts` the number of requests.
     """
 
     text: str
@@ -153,17 +151,17 @@ class ModelTurn(Struct, frozen=True):
     stop_reason: str = ""
     structured_problem: str = ""
     usage_is_known: bool = True
-    """False where the provider gave no usage: then it is a lower bound."""
+    """False if the provider reported no usage; then `usage` is a lower bound."""
     attempts: int = 1
     native: Native | None = None
 
     @property
     def message(self) -> AssistantMessage:
-        """The turn as the next request repeats it; each of its calls needs an answer there."""
+        """The turn as the next request repeats it, with an answer to each of its calls."""
         return AssistantMessage(self.text, self.tool_calls, self.native)
 
 
-# A scope (session, work order, call) draws on the one that holds it, up to the session.
+# A scope (session, work order, call) spends from its parent scopes too, up to the session.
 
 
 class BudgetMode(StrEnum):
@@ -180,7 +178,7 @@ class Account(Struct, frozen=True):
 
     @property
     def free(self) -> int | None:
-        """What may still be reserved, never below 0; None where there is no limit."""
+        """The tokens that can still be reserved, at least 0; None without a limit."""
         if self.limit is None:
             return None
         return max(0, self.limit - self.spent - self.reserved)
@@ -193,4 +191,4 @@ class Shortage(NamedTuple):
     wanted: int
 
     def __str__(self) -> str:
-        return f"{self.scope} has {self.free} of {self.limit} tokens left, {self.wanted} are wanted"
+        return f"{self.scope} has {self.free} of {self.limit} tokens left, {self.wanted} are needed"

@@ -1,7 +1,7 @@
-"""Work orders: what the supervisor asks for, and what an executor hands back.
+"""Work orders from the supervisor to an executor, and their results.
 
-An order narrows: its executor may use fewer tools, turns and tokens than it says,
-never more. Its state only moves forward, each tier making its own moves:
+An order sets limits: its executor may use fewer tools, turns and tokens, never more. Its state only
+moves forward, and each tier makes its own moves:
 
     planned ──supervisor──▶ dispatched ──executor──▶ executing ──executor──▶ completed
        └────supervisor────▶ failed                       └─────executor────▶ failed
@@ -71,7 +71,7 @@ RETRY_IS_USELESS: Final = frozenset(
         OrderFailure.STUCK,
     }
 )
-"""Asking again would end the same way, or was not wanted."""
+"""A retry would end the same way, or is not wanted."""
 
 
 class OrderError(Struct, frozen=True):
@@ -80,7 +80,7 @@ class OrderError(Struct, frozen=True):
 
 
 class Constraints(Struct, frozen=True):
-    """The most that an executor may use. None: no limit of this order's own."""
+    """The limits of an executor. None: the order sets no limit."""
 
     prompt_contract_id: str
     tools_allowed: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ class Constraints(Struct, frozen=True):
 
 
 class OrderCost(Struct, frozen=True):
-    """What an order took. Tokens are a lower bound where a provider gave no usage."""
+    """The cost of an order. Tokens are a lower bound if a provider reported no usage."""
 
     usage: Usage = field(default_factory=Usage)
     llm_calls: int = 0
@@ -104,7 +104,7 @@ class OrderCost(Struct, frozen=True):
         return self.usage.total
 
     def plus(self, other: "OrderCost") -> "OrderCost":
-        """Both together; the tools once each, in the order of their first use."""
+        """Add two costs; each tool appears once, in the order of first use."""
         return OrderCost(
             self.usage.plus(other.usage),
             self.llm_calls + other.llm_calls,
@@ -128,7 +128,7 @@ class OrderCost(Struct, frozen=True):
 
 
 class WorkOrder(Struct, frozen=True):
-    """One typed assignment. Moves make a new value; see the module for who may."""
+    """One typed assignment. A move returns a new value; the module lists which tier may make it."""
 
     wo_id: str
     session_id: str
@@ -156,7 +156,7 @@ class WorkOrder(Struct, frozen=True):
     def failed(
         self, error: OrderError, cost: OrderCost, partial: Mapping[str, Json] | None = None
     ) -> "WorkOrder":
-        """Not done, by its executor; `partial` is what there was. Raises: InternalError."""
+        """Fail the order as its executor, with any `partial` result. Raises: InternalError."""
         moved = self._moved(OrderState.FAILED, Tier.EXECUTOR)
         return replace(moved, error=error, cost=cost, output_result=partial)
 
@@ -170,5 +170,5 @@ class WorkOrder(Struct, frozen=True):
 
 
 def format_order_id(session_id: str, number: int) -> str:
-    """`WO-<session>-NNN`, the number at least three digits wide."""
+    """Return `WO-<session>-NNN`, with at least three digits."""
     return f"WO-{session_id}-{number:03}"

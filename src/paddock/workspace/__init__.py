@@ -1,14 +1,14 @@
-"""The fence: file access under one root, by descriptor, atomic and durable.
+"""File access under one root: by descriptor, atomic and durable.
 
-    paths, workspace, read      names; one root, and opening without passing a link; one open file
-    listing, metadata           walking directories; what stands there, and what survives a write
-    targets                     what is about to change: its locks, and names that outlive nobody
-    single_change               a set of one: create, replace, edit, move, delete
-    changes, draft, exchange    a set that happens as a whole: its nouns and plan, drafts, steps
-    apply                       commit it with the journal, and settle it after a crash
-    search, failures            contents and names, by ripgrep; OSError → paddock.errors
+    paths, workspace, read      names; one root, opened without following links; one open file
+    listing, metadata           directory walks; file status, and the metadata a write keeps
+    targets                     locks of directories, and temporary names that are cleaned up
+    single_change               one change: create, replace, edit, move, delete
+    changes, draft, exchange    an atomic set of changes: its plan, drafts and steps
+    apply                       commit a set with the journal, and recover it after a crash
+    search, failures            search contents and names; OSError → paddock.errors
 
-Whether a path may be touched is policy's business, not decided here.
+Policy decides elsewhere whether a path may be accessed.
 """
 
 from paddock.workspace.paths import (

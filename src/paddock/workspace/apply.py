@@ -1,14 +1,14 @@
-"""Many changes, all of them or none: how a set is committed.
+"""Commit a set of changes: all of them, or none.
 
-    lock the directories, in the one order → look at everything, keep what will be replaced
-    → journal: intent → build what is new, under temporary names → one sync of each file
-    system → journal: commit                       ← from here on it is the whole set or,
-    → change places, name by name, and look at       if somebody was in the way, nothing
-      what was displaced → one sync of each → journal: end
-    → remove what was displaced → forget the entry
+    lock the directories in a fixed order → inspect every path, store what will be replaced
+    → journal: intent → build new entries under temporary names → sync each file system once
+    → journal: commit                              ← from here on, the whole set happens, or
+    → exchange name by name, and check what          nothing if another process interferes
+      was displaced → sync each once → journal: end
+    → remove what was displaced → forget the journal entry
 
-Directories are opened without passing a link, held, and at the end must still be where they were.
-Killed at any moment, the next to open the journal settles it; see `recover`.
+Directories are opened without following links, held, and must still be in place at the end.
+After a kill at any moment, the next process to open the journal settles the set; see `recover`.
 """
 
 import errno
@@ -62,7 +62,7 @@ _TOKEN_CHARS: Final = 24
 _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 _WAIT_S: Final = 2.0  # for one lock: longer than a write holds it
 _Bound = Sequence[BoundStep]
-_Told = Callable[[Sequence[ChangedPath]], object]
+_Witness = Callable[[Sequence[ChangedPath]], object]
 _OfEntry = changes.Creation | changes.RemoveFile | changes.SetMetadata
 _States = dict[WorkspacePath, EntryState]
 _Statuses = dict[WorkspacePath, FileStatus]
@@ -76,13 +76,13 @@ def commit_changes(
     journal: Journal,
     *,
     label: str = "",
-    witness: _Told | None = None,
+    witness: _Witness | None = None,
     condition: changes.Condition | None = None,
 ) -> ChangeReceipt:
-    # `label`: of the set if we are killed. `witness` hears of every path before any changes.
-    # Raises: as `write_file` (FileChangedError: not what the set believes), and as `witness` and
-    # `condition` do: nothing changed then; HostError: also where the set could not be put back,
-    # and then the recovery does it.
+    # `label` names the set after a kill. `witness` gets every path before any changes.
+    # Raises: as `write_file` (FileChangedError: not what the set expects), and as `witness` and
+    # `condition` do: then nothing has changed; HostError: also if the set could not be rolled
+    # back, which is then left to recovery.
     recover(journal, workspace.disk, without_beside(workspace.resolution))
     plan = changes.plan_changes(phases)
     named = plan.directories()
@@ -93,33 +93,33 @@ def commit_changes(
     with converting(named[0], "write"), locked(workspace.open_at, *named) as fds, objects.held():
         if condition is not None:
             condition.verify()
-        looked = _Look(plan, dict(zip(named, fds, strict=True)), objects)
+        inspected = _Inspection(plan, dict(zip(named, fds, strict=True)), objects)
         try:
-            looked.look()
+            inspected.inspect()
         finally:
-            objects.sync()  # also of a refused set: until then nobody can prune the store
+            objects.sync()  # also for a refused set: until then the store cannot be pruned
         entry = journal.new_entry()
         drafts = Drafts(workspace.disk, objects)
         try:
             token = entry.name[:_TOKEN_CHARS]
-            return _Commit(workspace, looked, entry, drafts, token).run(label, witness)
+            return _Commit(workspace, inspected, entry, drafts, token).run(label, witness)
         finally:
             entry.release()
 
 
 def note_changes(history: History, rows: Sequence[ChangedPath]) -> None:
-    # With one sync. So a killed call is found and undone.
+    # In one sync, so that a killed call is found and undone.
     running = current_call()
     doings = [doing for row in rows if (doing := changes.doing_of_path(row)) is not None]
     if running is not None and doings:
         history.note_all(running, doings)
 
 
-# The first look: does the set believe what stands there? Nothing changes but the store, which gets
-# what will be replaced.
+# Check first that every path is as the set expects. Only the store changes: it gets what will be
+# replaced.
 
 
-class _Look(Struct):
+class _Inspection(Struct):
     plan: changes.ChangePlan
     fds: dict[WorkspacePath, int]
     objects: ObjectStore
@@ -129,10 +129,10 @@ class _Look(Struct):
     kept: set[WorkspacePath] = field(default_factory=set[WorkspacePath])
     conflicts: list[WorkspacePath] = field(default_factory=list[WorkspacePath])
 
-    def look(self) -> None:
+    def inspect(self) -> None:
         for act in (*self.plan.swaps, *self.plan.metadata):
             dir_fd = self.fds[act.path.parent]
-            with converting(act.path, "look at"):
+            with converting(act.path, "inspect"):
                 status = status_at(dir_fd, act.path.name)
                 if isinstance(act, changes.SwapPlan):
                     self._swap(act, dir_fd, status)
@@ -151,7 +151,7 @@ class _Look(Struct):
             if is_new is not (status is None):
                 self.conflicts.append(path)
             return
-        # Marked before it is looked at: what changes after that does not fit its mark.
+        # Marked before it is inspected: a later change does not match the mark.
         self.found[path], self.marks[path] = status, marked(dir_fd, path, status)
         if plan.removed is not None:
             self._branch(plan.removed, dir_fd, status)
@@ -169,7 +169,7 @@ class _Look(Struct):
         self.before[path] = changes.state_of(status, None)
         expected = {child.change.path.name: child for child in branch.children}
         with reading(dir_fd, path.name, path) as (fd, names):
-            # Threat: a file that somebody put there meanwhile would go with the directory.
+            # Threat: a file created meanwhile would be removed with the directory.
             odd = expected.keys() ^ set(names)
             self.conflicts.extend(paths.child_of(path, name) for name in odd)
             for child in (expected[name] for name in names if name in expected):
@@ -190,7 +190,7 @@ class _Look(Struct):
             keeps = change.keeps_old
         elif status.is_link:
             raise errors.PathNotAFileError(
-                f"{path.shown} is a link, which has no permissions", hint="change what it leads to"
+                f"{path.shown} is a link, which has no permissions", hint="change its target"
             )
         version = None if isinstance(old, changes.Absent) else old.version
         read = None if version is None else digest_of_file
@@ -221,26 +221,26 @@ def _fits(old: changes.Seen, status: FileStatus) -> bool:
 
 class _Commit(Struct):
     workspace: Workspace
-    looked: _Look
+    inspected: _Inspection
     entry: JournalEntry
     drafts: Drafts
     token: str
 
-    def run(self, label: str, witness: _Told | None) -> ChangeReceipt:
-        entry, looked = self.entry, self.looked
+    def run(self, label: str, witness: _Witness | None) -> ChangeReceipt:
+        entry, inspected = self.entry, self.inspected
         try:
             entry.record(self._intent(label))
-            bound = [self._swap(number, swap) for number, swap in enumerate(looked.plan.swaps)]
-            bound += map(self._metadata, looked.plan.metadata)
-            rows = looked.rows(self.drafts.after)
+            bound = [self._swap(number, swap) for number, swap in enumerate(inspected.plan.swaps)]
+            bound += map(self._metadata, inspected.plan.metadata)
+            rows = inspected.rows(self.drafts.after)
             if witness is not None:
                 witness(rows)
             self._sync()
             entry.commit(tuple(step.step for step in bound))
         except BaseException:
-            # What cannot be removed now is left to the recovery.
+            # Recovery removes what cannot be removed now.
             with suppress(OSError, errors.PaddockError):
-                _remove_built(self.workspace.disk, looked.fds.values(), self.token)
+                _remove_built(self.workspace.disk, inspected.fds.values(), self.token)
                 entry.abandon()
             raise
         try:
@@ -250,9 +250,9 @@ class _Commit(Struct):
             self._require_directories_in_place()
             self._sync()
         except BaseException as failure:
-            self._put_back(bound, failure)
+            self._roll_back(bound, failure)
             raise
-        # Where it cannot be ended, what was displaced stays until the recovery has ended the entry.
+        # If the entry cannot be ended, displaced entries stay until recovery has ended it.
         with suppress(errors.PaddockError):
             entry.record(EndRecord())
             self.drafts.notes.extend(clean_all(entry, bound))
@@ -263,26 +263,26 @@ class _Commit(Struct):
         beside, second = self.workspace.resolution.beside, None
         if beside is not None:
             second = SecondRoot(beside.name, beside.real_root, os.fstat(beside.fd).st_ino)
-        directories = tuple(path.relative for path in self.looked.fds)
+        directories = tuple(path.relative for path in self.inspected.fds)
         return Intent(root, inode, self.token, directories, label, second)
 
-    def _bind(self, path: WorkspacePath, step: Step, sight: str = "") -> BoundStep:
-        dir_fd = self.looked.fds[path.parent]
-        return bind(self.workspace.disk, dir_fd, path, self.token, step, sight)
+    def _bind(self, path: WorkspacePath, step: Step, times: str = "") -> BoundStep:
+        dir_fd = self.inspected.fds[path.parent]
+        return bind(self.workspace.disk, dir_fd, path, self.token, step, times)
 
     def _swap(self, number: int, swap: changes.SwapPlan) -> BoundStep:
-        path, new, looked = swap.path, None, self.looked
-        old, sight = looked.marks.get(path, (None, ""))
+        path, new, inspected = swap.path, None, self.inspected
+        old, times = inspected.marks.get(path, (None, ""))
         if swap.created is not None:
-            dir_fd, draft = looked.fds[path.parent], paths.set_name(self.token, 2 * number)
-            status = self.drafts.build(swap.created, dir_fd, draft, looked.found.get(path))
+            dir_fd, draft = inspected.fds[path.parent], paths.set_name(self.token, 2 * number)
+            status = self.drafts.build(swap.created, dir_fd, draft, inspected.found.get(path))
             with converting(path, "write"):
                 new, _ = marked(dir_fd, path, status, draft)
         step = SwapStep(path.parent.relative, path.name, number, old, new)
-        return self._bind(path, step, sight)
+        return self._bind(path, step, times)
 
     def _metadata(self, change: changes.SetMetadata) -> BoundStep:
-        path, status = change.path, self.looked.found[change.path]
+        path, status = change.path, self.inspected.found[change.path]
         mode = old_mode = status.mode & _ALL_BITS
         if change.mode is not None:
             mode = old_mode & ~NINE_BITS | change.mode & NINE_BITS
@@ -290,53 +290,53 @@ class _Commit(Struct):
         if change.modified_ns is not None and status.is_regular:
             times = status.modified_ns, change.modified_ns
         old, new = Metadata(old_mode, times[0]), Metadata(mode, times[1])
-        self.drafts.after[path] = replace(self.looked.before[path], mode=mode & NINE_BITS)
+        self.drafts.after[path] = replace(self.inspected.before[path], mode=mode & NINE_BITS)
         step = MetadataStep(path.parent.relative, path.name, status.inode, old, new)
         return self._bind(path, step)
 
     def _sync(self) -> None:
         with converting(paths.ROOT, "write"):
-            sync_file_systems(self.workspace.disk, self.looked.fds.values())
+            sync_file_systems(self.workspace.disk, self.inspected.fds.values())
 
     def _require_directories_in_place(self) -> None:
-        # Threat: a directory that was moved away, out of the root perhaps, and a link in its
-        # place: what we changed there was not what the paths name.
-        for path, fd in self.looked.fds.items():
+        # Threat: a directory was moved, perhaps out of the root, and replaced by a link: then
+        # the changes are not where the paths lead.
+        for path, fd in self.inspected.fds.items():
             if not is_still_there(self.workspace.open_at, path, identity_of(fd)):
                 raise changed(path)
 
-    def _put_back(self, bound: _Bound, failure: BaseException) -> None:
-        disk, fds = self.workspace.disk, self.looked.fds.values()
+    def _roll_back(self, bound: _Bound, failure: BaseException) -> None:
+        disk, fds = self.workspace.disk, self.inspected.fds.values()
         try:
             changed_since = _undo(self.entry, bound, disk, fds)
         except (OSError, errors.PaddockError) as second:
             raise errors.HostError(
-                f"the set could not be put back after a failure ({failure}): {second}",
-                hint="it is put back as soon as the plane is opened again",
+                f"the changes could not be rolled back after a failure ({failure}): {second}",
+                hint="they are rolled back when the plane is opened again",
             ) from failure
-        with suppress(errors.PaddockError):  # it has ended: the recovery forgets it
+        with suppress(errors.PaddockError):  # it has ended: recovery forgets it
             clean_all(self.entry, bound)
         if changed_since:
             raise conflict(changed_since) from failure
 
 
-# After a crash, told by an entry's records and by what stands under the temporary names:
+# Crash recovery, by an entry's records and the entries under the temporary names:
 #
-#     no commit record     it never happened: what was built is removed
-#     committed            completed, if everything that is left to do still finds what it
-#                          expects, and nothing was displaced that was not to be; else undone
+#     no commit record     it never happened: built entries are removed
+#     committed            completed, if every remaining step still finds what it expects
+#                          and every displaced entry is the expected one; else undone
 #     committed, undo      undone
-#     ended                what was displaced is removed
+#     ended                displaced entries are removed
 #
-# Undoing never takes away what somebody made since: such paths keep their newer content and are
-# named. An entry that cannot be settled now stays.
+# Undo never removes what another process made since: such paths keep their newer content and
+# are reported. A journal entry that cannot be settled now stays.
 
 
 class RecoveredSet(Enum):
     COMPLETED = "completed"
     UNDONE = "undone"
     NEVER_BEGUN = "never begun"
-    ENDED = "ended"  # already; what it had displaced was left
+    ENDED = "ended"  # already; only displaced entries were left
     WAITING = "waiting"
 
 
@@ -345,14 +345,14 @@ class Recovered(Struct, frozen=True):
     root: str
     settled: RecoveredSet
     label: str = ""
-    # By somebody after the crash; they keep what they have now. And directories that are gone.
+    # Paths that another process changed after the crash, which keep that, and lost directories.
     changed_since: tuple[WorkspacePath, ...] = ()
     why: str = ""
 
     @property
     def notice(self) -> str:
-        came_to = "waits" if self.settled is RecoveredSet.WAITING else "left something"
-        return f"a set of changes that was cut short {came_to}: {self.why}"
+        state = "waits" if self.settled is RecoveredSet.WAITING else "left something"
+        return f"an interrupted set of changes {state}: {self.why}"
 
 
 def recover(journal: Journal, disk: Disk, resolution: Resolution) -> tuple[Recovered, ...]:
@@ -395,12 +395,12 @@ def _settle(entry: JournalEntry | UnclaimedEntry, disk: Disk, resolution: Resolu
 def _open_root(path: str, inode: int) -> Generator[int]:
     with held_open(os.open(path, PASS_DIRECTORY | os.O_NOFOLLOW)) as fd:
         if os.fstat(fd).st_ino != inode:
-            raise errors.HostError(f"another directory stands at {path} now")
+            raise errors.HostError(f"{path} is now another directory")
         yield fd
 
 
 def _is_there(open_at: OpenAt, path: WorkspacePath) -> bool:
-    # What is gone took its steps with it, also where a link stands now: it is not followed.
+    # A removed directory took its steps with it. A link in its place is not followed.
     try:
         os.close(open_at(path, PASS_DIRECTORY))
     except OSError as failure:
@@ -445,7 +445,7 @@ def _remove_built(disk: Disk, fds: Iterable[int], token: str) -> None:
 
 
 def _completed(bound: _Bound) -> bool:
-    if not all(step.was_right() for step in bound if step.is_done()):
+    if not all(step.displaced_expected() for step in bound if step.is_done()):
         return False
     try:
         for step in bound:
@@ -468,12 +468,12 @@ def _undo(
 
 
 def clean_all(entry: JournalEntry, bound: _Bound) -> list[str]:
-    """Remove what an ended set left, then its entry; or say what stays until the next recovery."""
+    """Remove what an ended set left, then its entry; or return a note on what stays."""
     with suppress(OSError, errors.PathError):
         cleaned = [step.clean(is_undone=entry.records.is_undone) for step in bound]
         if all(cleaned):
             entry.forget()
             return []
     prefix = paths.TEMPORARY_PREFIX + entry.name[:_TOKEN_CHARS]
-    said = "something that the change took away was changed meanwhile, or cannot be removed: it"
-    return [f"{said} stays beside its old place, under a name that begins with {prefix}"]
+    said = "something that this change removed was changed meanwhile, or cannot be deleted: it"
+    return [f"{said} stays in its directory, under a name that begins with {prefix}"]

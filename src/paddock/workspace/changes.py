@@ -1,9 +1,9 @@
-"""What stands at a path, the nouns of a set of changes, and its plan.
+"""The state of an entry, the types of a set of changes, and its plan.
 
-Phases say in which order the names change, for whoever looks on meanwhile (of a repository: objects
-first, references last). Each change says what it believes to stand at its path. Of a removal and a
-creation for one path the removal's belief counts, and the creation says `Absent`. A new directory
-is given before what it holds; one that is removed, with a removal for everything in it.
+Phases order the changes for concurrent readers (in a repository: objects first, references
+last). Each change states the expected old entry. If a path is both removed and created, the
+removal states it, and the creation says `Absent`. A new directory precedes its children; a
+removed directory needs a removal for everything in it.
 """
 
 import os
@@ -31,16 +31,16 @@ Read: TypeAlias = Callable[[int, int], str]  # a file's version, by descriptor a
 
 
 class Seen(Struct, frozen=True):
-    """The very entry that had this status; of a directory the identity and the permissions."""
+    """The entry with exactly this status; for a directory, with this identity and mode."""
 
     status: FileStatus
-    version: str | None = None  # where the content counts as well: a status can be set back
+    version: str | None = None  # if the content must match too: a status can be forged
 
 
 class EntryState(Struct, frozen=True):
     kind: ChangeableKind
     mode: int
-    version: str | None  # of content or link text; None where it is none, or was not read
+    version: str | None  # of content or link text; None if it has none, or was not read
     link_text: str | None = None
 
 
@@ -48,7 +48,7 @@ class ChangedPath(Struct, frozen=True):
     path: WorkspacePath
     before: EntryState | None
     after: EntryState | None
-    kept: bool  # the file that stood there, in the store, under `before.version`
+    kept: bool  # the store has the old file under `before.version`
 
 
 def state_of(status: FileStatus, version: str | None, text: str | None = None) -> EntryState:
@@ -57,25 +57,25 @@ def state_of(status: FileStatus, version: str | None, text: str | None = None) -
 
 
 def entry_state(workspace: Workspace, entry: EntryPath) -> EntryState | None:
-    """No link is followed. Raises: PathError: of a special kind, not readable, or changed."""
-    return _look(workspace, entry.path, partial(state_at, entry.path))
+    """Links are not followed. Raises: PathError: a special file, not readable, or changed."""
+    return _inspect(workspace, entry.path, partial(state_at, entry.path))
 
 
 def entry_seen(workspace: Workspace, entry: EntryPath) -> Seen | None:
-    return _look(workspace, entry.path, lambda _, status: Seen(status))
+    return _inspect(workspace, entry.path, lambda _, status: Seen(status))
 
 
-def _look(
-    workspace: Workspace, path: WorkspacePath, look: Callable[[int, FileStatus], T]
+def _inspect(
+    workspace: Workspace, path: WorkspacePath, read: Callable[[int, FileStatus], T]
 ) -> T | None:
-    with converting(path, "look at"):
+    with converting(path, "inspect"):
         try:
             dir_fd = workspace.open_at(path.parent, PASS_DIRECTORY)
         except (FileNotFoundError, NotADirectoryError):
             return None
         with held_open(dir_fd):
             status = status_at(dir_fd, path.name)
-            return None if status is None else look(dir_fd, status)
+            return None if status is None else read(dir_fd, status)
 
 
 @contextmanager
@@ -116,9 +116,9 @@ def doing_of_path(row: ChangedPath) -> Doing | None:
         entry_after = after.kind.value
     elif after.version == before.version:
         kind = "touched" if after.mode == before.mode else "mode"
-    # Of another kind the number alone says nothing: what comes back gets the usual mode.
+    # If the kind changed, the mode alone means nothing: a restored entry gets the default mode.
     is_gone = after is None or after.kind is not before.kind or after.mode != before.mode
-    # Of a directory there is no content to keep, and the text of a link is always kept.
+    # A directory has no content to keep, and the text of a link is always kept.
     is_kept = row.kept or before.kind.value != "file" or kind in {"mode", "touched"}
     old, new = before.version, None if after is None else after.version
     doing = Doing(path, kind, before.kind.value, old, new, entry_after=entry_after, is_kept=is_kept)
@@ -145,8 +145,8 @@ class StoredContent(Struct, frozen=True):
 
 
 class GivenContent(Struct, frozen=True):
-    # To be moved in, or copied where it cannot; its attributes are not. `path` lies below
-    # `dir_fd`, in a tree that nobody else uses any more, without a link on the way.
+    # Moved in, or copied if that is impossible, without its attributes. `path` is below
+    # `dir_fd`, without links on the way, in a tree that nothing else uses any more.
     dir_fd: int
     path: str
 
@@ -156,7 +156,7 @@ Content = bytes | StoredContent | GivenContent
 
 class _Displacing(Struct, frozen=True, kw_only=True):
     keeps_old: bool = True  # in the store; the text of a link always is
-    # Also what its permissions protect: the kernel let a command, by those of the directory.
+    # Also read-only files: the kernel let a command do it, by the directory's permissions.
     overrides_read_only: bool = False
 
 
@@ -164,7 +164,7 @@ class WriteFile(_Displacing, frozen=True):
     path: WorkspacePath
     content: Content
     old: Old
-    mode: int | None = None  # nine bits; None: of the replaced file, or of any new one
+    mode: int | None = None  # nine bits; None: as the replaced file, or the default
     modified_ns: int | None = None
 
 
@@ -173,7 +173,7 @@ class MakeDirectory(_Displacing, frozen=True):
     old: Old
     mode: int | None = None
     modified_ns: int | None = None
-    # What it holds are the set's own changes, each given from in there, with its mode and time.
+    # Its children are changes of the set, each given from inside it, with mode and time.
     given: GivenContent | None = None
 
 
@@ -191,7 +191,7 @@ class RemoveFile(_Displacing, frozen=True):
 
 class RemoveDirectory(Struct, frozen=True):
     path: WorkspacePath
-    old: Seen | None = None  # None: whatever directory it is
+    old: Seen | None = None  # None: any directory
 
 
 class SetMetadata(Struct, frozen=True):  # in place; the time only of a file
@@ -215,11 +215,11 @@ class ChangeReceipt(Struct, frozen=True):
 class Condition(Protocol):
     def directories(self) -> Sequence[WorkspacePath]: ...
 
-    def verify(self) -> None: ...  # under the locks; where it raises, nothing happens
+    def verify(self) -> None: ...  # called under the locks; if it raises, nothing changes
 
 
-# A directory appears, or goes away, with all that is in it in one step. So every step stands in a
-# directory that is there already: a change of places with a temporary name beside it.
+# A directory appears or disappears with its whole content in one step. So every step happens in an
+# existing directory: an exchange with a temporary name beside it.
 
 _Change = TypeVar("_Change", Creation, Removal)
 
@@ -241,14 +241,14 @@ class SwapPlan(Struct, frozen=True):
 
 class ChangePlan(Struct, frozen=True):
     swaps: tuple[SwapPlan, ...]  # by phase, then by path
-    metadata: tuple[SetMetadata, ...]  # a directory after what is in it
+    metadata: tuple[SetMetadata, ...]  # a directory after its content
 
     def directories(self) -> tuple[WorkspacePath, ...]:
         return tuple(dict.fromkeys(act.path.parent for act in (*self.swaps, *self.metadata)))
 
 
 def plan_changes(phases: Phases) -> ChangePlan:
-    """Raises: InternalError: they contradict each other; InvalidPathError: the root, too many."""
+    """Raises: InternalError: contradictory changes; InvalidPathError: the root, or too many."""
     created: dict[WorkspacePath, Creation] = {}
     removed: dict[WorkspacePath, Removal] = {}
     metadata: dict[WorkspacePath, SetMetadata] = {}
@@ -258,7 +258,7 @@ def plan_changes(phases: Phases) -> ChangePlan:
             path = change.path
             if path.is_root:
                 raise InvalidPathError(
-                    "the workspace root itself is not changed", hint="change what is in it"
+                    "the workspace root itself cannot be changed", hint="change its content"
                 )
             if len(path.parts) > limits.path_depth_max:
                 raise too_deep(path)
@@ -279,7 +279,7 @@ def plan_changes(phases: Phases) -> ChangePlan:
     swaps = [SwapPlan(path, old.get(path), new.get(path)) for path in new.keys() | old.keys()]
 
     def turn(swap: SwapPlan) -> tuple[int, bytes]:
-        # A tree changes in one step, so it waits for the last phase of anything in it.
+        # A tree changes in one step, in the last phase of any path in it.
         trees = [tree for tree in (swap.created, swap.removed) if tree is not None]
         names = (name for tree in trees for name in paths_of(tree))
         return max(phase_of[name] for name in names), swap.path.in_bytes
@@ -299,16 +299,16 @@ def _check(
         new = [created[above] for above in path.ancestors if above in created]
         gone = [above for above in path.ancestors if above in removed and above not in created]
         are_directories = all(isinstance(above, MakeDirectory) for above in new)
-        _require(are_directories, path, "lies below a file or a link that is created")
-        _require(not gone, path, "lies below something that is removed")
+        _require(are_directories, path, "is below a file or a link that is created")
+        _require(not gone, path, "is below a directory that is removed")
         is_held = path.parent in created or not new
-        _require(is_held, path, "lies in a directory that nothing creates")
+        _require(is_held, path, "is in a directory that nothing creates")
     for path in removed:
         gone = [above for above in path.ancestors if above in removed]
         are_directories = all(isinstance(removed[above], RemoveDirectory) for above in gone)
-        _require(are_directories, path, "lies below a file that is removed")
+        _require(are_directories, path, "is below a file that is removed")
         is_held = path.parent in gone or not gone
-        _require(is_held, path, "lies in a directory that nothing removes")
+        _require(is_held, path, "is in a directory that nothing removes")
         is_new = any(above in created and above not in gone for above in path.ancestors)
         _require(not is_new, path, "is removed from a directory that is new")
     for path in metadata:
@@ -324,7 +324,7 @@ def _require(holds: bool, path: WorkspacePath, why: str) -> None:
 def _forest(changes: Mapping[WorkspacePath, _Change]) -> dict[WorkspacePath, Branch[_Change]]:
     below: dict[WorkspacePath, list[Branch[_Change]]] = {}
     trees: dict[WorkspacePath, Branch[_Change]] = {}
-    # Deepest first: what a directory holds is complete when its turn comes.
+    # Deepest first: a directory's children are complete when its turn comes.
     for path in sorted(changes, key=lambda path: (-len(path.parts), path.in_bytes)):
         branch = Branch(changes[path], tuple(below.pop(path, ())))
         if path.parent in changes:

@@ -1,8 +1,8 @@
-"""What is to stand at a path, built under a temporary name beside it.
+"""Build new entries under temporary names, in the directories where they will be.
 
-Only there inherited group, default ACL and file system are right. One sync for the whole set comes
-after all of it. What is given away is moved there instead, and then made to look as a copy would:
-owner and group of what is made in that directory, no attributes.
+Only there are the inherited group, default ACL and file system right. One sync of the whole set
+follows. Given content (`GivenContent`) is moved there instead, and then gets the metadata that a
+copy would have: owner and group of a new file in that directory, no attributes.
 """
 
 import errno
@@ -47,7 +47,7 @@ class Drafts(Struct):
         replaced: _Old = None,
         owner: _Owner = None,
     ) -> FileStatus:
-        # With `owner` it stands there already, and has to be looked at and made theirs.
+        # With `owner`, it was moved there already: check it, and set the owner.
         change, path = branch.change, branch.change.path
         version = text = None
         with converting(path, "write"):
@@ -71,7 +71,7 @@ class Drafts(Struct):
         if owner is not None:
             fd = os.open(name, _OPEN_FILE, dir_fd=dir_fd)
         else:
-            # Nobody may read a replacement until it has the old file's permissions.
+            # A replacement is private until it has the old file's permissions.
             fd = self.disk.create(dir_fd, name, PRIVATE_MODE if kept else metadata.NEW_FILE_MODE)
         with held_open(fd):
             if owner is not None:
@@ -121,13 +121,13 @@ class Drafts(Struct):
         if owner is None:
             self.disk.make_directory(dir_fd, name)
         with held_open(os.open(name, _OPEN_DIRECTORY, dir_fd=dir_fd)) as fd:
-            # Threat: something in there that nobody judged.
+            # Threat: the directory has an entry that was not judged.
             names = {child.change.path.name for child in branch.children}
             if owner is not None and set(os.listdir(fd)) != names:
                 raise changed(branch.change.path)
             for child in branch.children:
                 self.build(child, fd, child.change.path.name, owner=owner)
-            # Last: a directory may forbid what was just done in it.
+            # Last: the directory's final mode may forbid these changes in it.
             if owner is not None:
                 _make_plain(self.disk, fd, owner)
             else:
@@ -135,7 +135,7 @@ class Drafts(Struct):
                 self._finish(branch.change, fd, inherited)
 
     def _take(self, change: Creation, dir_fd: int, name: str) -> _Owner:
-        """Move what is given to `name`; whose it has to be, or None where it is built anew."""
+        """Move given content to `name` and return its new owner; None if it must be copied."""
         given, kind = None, stat.S_IFREG
         if isinstance(change, changes.MakeDirectory):
             given, kind = change.given, stat.S_IFDIR
@@ -144,7 +144,7 @@ class Drafts(Struct):
         if not isinstance(given, changes.GivenContent):
             return None
         found = os.stat(given.path, dir_fd=given.dir_fd, follow_symlinks=False)
-        # Whose a new file in that directory is (open(2), O_CREAT).
+        # The owner of a new file in that directory (open(2), O_CREAT).
         directory = os.fstat(dir_fd)
         group = directory.st_gid if directory.st_mode & stat.S_ISGID else os.getegid()
         owner = os.geteuid(), group
@@ -153,7 +153,7 @@ class Drafts(Struct):
         if kind == stat.S_IFDIR:
             is_whole = not (found.st_mode | directory.st_mode) & stat.S_ISGID
         else:
-            # Threat: a second name of it, which could be written through later.
+            # Threat: the file could later be written through a second hard link.
             is_whole = found.st_nlink == 1
         is_ours = os.geteuid() == 0 or (found.st_uid, found.st_gid) == owner
         label = _attribute(f"/proc/self/fd/{given.dir_fd}/{given.path}", _LABEL)
@@ -168,10 +168,10 @@ def _make_plain(disk: Disk, fd: int, owner: tuple[int, int]) -> None:
     if (found.st_uid, found.st_gid) != owner:
         disk.set_owner(fd, *owner)
     names = os.listxattr(fd)
-    # A label that the system gave is its own affair, as on a new file.
+    # Keep the labels that the system sets, as on a new file.
     names = [n for n in names if n == "security.capability" or not n.startswith(_BY_THE_SYSTEM)]
     mode = found.st_mode & NINE_BITS
-    # Attributes are removed only by who may write; being the owner is not enough (xattr(7)).
+    # Removing attributes needs write permission; owning the file is not enough (xattr(7)).
     is_closed = bool(names) and not mode & stat.S_IWUSR
     if is_closed:
         disk.set_mode(fd, mode | stat.S_IWUSR)

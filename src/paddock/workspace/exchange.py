@@ -1,11 +1,11 @@
-"""One step of a set in the tree: do it, undo it, and tell which of the two it is.
+"""Do, undo and clean up one step of a set, and detect its state after a crash.
 
 A creation moves temporary → name, which must be free; a removal name → temporary; a replacement
-exchanges the two. Where the file system cannot exchange, the old entry goes aside first, under a
-second temporary name; in a set of one, which no journal completes, the new one is renamed over it.
-After each it is looked at what was really displaced. If that is not what was read, the step is
-refused, and the set is undone with it. Undoing never loses what is newer. Every state that a crash
-can leave is told by what stands under the three names.
+exchanges the two. If the file system cannot exchange, the old entry is first moved aside, under a
+second temporary name; in a single change, which no journal completes, the new one is renamed over
+it. Afterwards the displaced entry is checked. If it is not the one that was read, the step fails
+and the set is undone. Undo never loses newer content. The entries under the three names identify
+every state that a crash can leave.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ _EXCHANGES_MAX: Final = 64
 _GOING: Final = 0x8000_0000
 _ALL_BITS: Final = 0o7777
 _OPEN: Final = READ_DIRECTORY | os.O_NOFOLLOW
-_LOCK_WAIT_S: Final = 2.0  # we hold locks above it, for which its holder could be waiting
+_LOCK_WAIT_S: Final = 2.0  # bounded: its holder could be waiting for the locks held above it
 
 
 class BoundSwap(Struct, frozen=True):
@@ -43,14 +43,14 @@ class BoundSwap(Struct, frozen=True):
     path: WorkspacePath
     step: SwapStep
     draft: str
-    # Empty in a set of one: where the file system cannot exchange, one rename over the old entry
-    # is whole, and two are not.
+    # Empty for a single change: without an exchange, one rename over the old entry is atomic,
+    # and two are not.
     aside: str = ""
-    going: str = ""  # a displaced directory that was compared once more, and is being removed
-    sight: str = ""
+    going: str = ""  # a displaced directory that was compared again and is being removed
+    times: str = ""
 
     def is_done(self) -> bool:
-        # Also half done. Not where the temporary is gone: then nothing can be done any more.
+        # True if half done. False if the temporary is gone: then the step cannot be done.
         old, new = self.step.old, self.step.new
         draft = self._at(self.draft)
         is_ours = draft is not None and not draft.is_same_entry(self._at(self.path.name))
@@ -60,20 +60,20 @@ class BoundSwap(Struct, frozen=True):
             return old is None or self._at(self.aside) is not None
         return not (is_ours and draft.inode == new.inode)
 
-    def was_right(self) -> bool:
+    def displaced_expected(self) -> bool:
         old, displaced = self.step.old, self._displaced()
         return old is None or displaced is None or self._fits(displaced, old)
 
     def do(self) -> None:
-        """Raises: FileChangedError: somebody was in the way; then it may be half done."""
+        """Raises: FileChangedError: another process interfered; it may be half done."""
         old, new = self.step.old, self.step.new
         if self._is_half_way():
             self._move(self.draft, self.path.name)
         else:
-            # Threat: the name, or the temporary, was swapped for something else since it was
-            # read. The look below decides; but that a file was rewritten under its old
-            # modification time is seen here alone.
-            if not self._fits(self.path.name, old, self.sight) or (
+            # Threat: the name, or the temporary, was swapped since it was read. The check
+            # below decides; but only this one detects a file that was rewritten and got its
+            # old modification time back.
+            if not self._fits(self.path.name, old, self.times) or (
                 new is not None and not self._fits(self.draft, new)
             ):
                 raise changed(self.path)
@@ -92,12 +92,12 @@ class BoundSwap(Struct, frozen=True):
                 raise changed(self.path) from failure
         if old is not None:
             displaced = self._displaced()
-            # Threat: it was rewritten, filled or replaced between the look and the rename.
+            # Threat: it was rewritten, filled or replaced between the check and the rename.
             if displaced is None or not self._fits(displaced, old):
                 raise changed(self.path)
 
     def undo(self) -> bool:
-        """False: somebody has changed it since, and theirs stands."""
+        """Return False if another process has changed it since; that change is kept."""
         if self._is_half_way():
             return self._moved_back(self.aside)
         if not self.is_done():
@@ -106,7 +106,7 @@ class BoundSwap(Struct, frozen=True):
         if new is None:
             return displaced is None or self._moved_back(displaced)
         if not self._fits(self.path.name, new):
-            # It never was done, or theirs is newer, or they removed ours.
+            # It was never done, or another process replaced or removed our entry.
             return self._fits(self.path.name, self.step.old)
         if displaced == self.draft:
             return self._exchanged_back(new)
@@ -120,7 +120,7 @@ class BoundSwap(Struct, frozen=True):
         return displaced is None or self._moved_back(displaced)
 
     def clean(self, *, is_undone: bool) -> bool:
-        """Remove what was displaced, or was built. False: something strange stays there."""
+        """Remove the displaced or built entry. False: an unexpected entry stays there."""
         displaced, old = self._displaced(), self.step.old
         if not is_undone:
             if displaced is not None and old is not None and not self._is_cleared(displaced, old):
@@ -133,47 +133,47 @@ class BoundSwap(Struct, frozen=True):
         return len(ours) == len(there)
 
     def _is_cleared(self, displaced: str, old: EntryMark) -> bool:
-        # Threat: somebody whose working directory it is makes a file in it now, which stands
-        # nowhere else. What was not compared is not removed.
+        # Threat: a process that has this working directory creates a file in it now, which
+        # exists nowhere else. Only compared entries are removed.
         if old.kind is not MarkKind.DIRECTORY:
             return True
         status = self._at(displaced)
         if status is None or status.inode != old.inode:
             return False
-        held = held_in(self.dir_fd, displaced, self.path)
+        held = digest_tree(self.dir_fd, displaced, self.path)
         if held.digest != old.held:
             return False
-        # From here on it may be half removed, and fit no more: its name says so.
+        # From here on it may be half removed and no longer match: this name marks that.
         self._move(displaced, self.going)
         is_gone = remove_any(self.disk, self.dir_fd, self.going, held.names)
         if not is_gone:
-            # Under its first name it fits no more, and stays.
+            # Under its first name it no longer matches, so it stays.
             self._move(self.going, displaced)
         return is_gone
 
     def _may_go(self, name: str, status: FileStatus, *, is_undone: bool) -> bool:
         new, marks = self.step.new, [mark for mark in (self.step.old, self.step.new) if mark]
         if not is_undone:
-            # By the inode: whoever had the old file open may have written to it since.
+            # By inode: a process that has the old file open may have written to it since.
             return status.inode in {mark.inode for mark in marks}
         if new is not None and new.kind is MarkKind.DIRECTORY and status.is_directory:
-            # Since it was taken back, whole, we may have died removing it.
+            # It was taken back whole, but we may have been killed while removing it.
             return status.inode == new.inode
-        # Threat: what we could not put back is somebody's, and nowhere else. An inode's
-        # number alone does not tell it from ours: it is given again at once.
+        # Threat: an entry that could not be put back belongs to another process and exists
+        # nowhere else. An inode number alone does not identify ours: it is soon reused.
         return any(self._fits(name, mark) for mark in marks)
 
     def _at(self, name: str) -> FileStatus | None:
         return status_at(self.dir_fd, name)
 
-    def _fits(self, name: str, mark: EntryMark | None, sight: str = "") -> bool:
+    def _fits(self, name: str, mark: EntryMark | None, times: str = "") -> bool:
         status = self._at(name)
         if status is None or mark is None:
             return status is None and mark is None
         if status.inode != mark.inode or kind_of(status.mode) is EntryKind.SPECIAL:
             return False
         found, seen = marked(self.dir_fd, self.path, status, name)
-        return found == mark and sight in ("", seen)
+        return found == mark and times in ("", seen)
 
     def _displaced(self) -> str | None:
         draft, new = self._at(self.draft), self.step.new
@@ -191,33 +191,33 @@ class BoundSwap(Struct, frozen=True):
     def _move(self, name: str, to: str) -> None:
         one, other = self._at(name), self._at(to)
         if one is not None and one.is_same_entry(other):
-            self.disk.unlink(self.dir_fd, name)  # a move by link(2) that was cut short
+            self.disk.unlink(self.dir_fd, name)  # an interrupted move by link(2)
             return
         try:
             self.disk.move_new(self.dir_fd, name, self.dir_fd, to)
         except PermissionError:
             if one is None or not one.is_directory or other is not None:
                 raise
-            # No flag of renameat2 here: a directory that is empty and appeared in this moment
-            # would be replaced, and nothing else (rename(2)).
+            # A plain rename: it could only replace an empty directory that appeared in this
+            # moment (rename(2)).
             self.disk.replace(self.dir_fd, name, self.dir_fd, to)
 
     def _moved_back(self, displaced: str) -> bool:
         try:
             self._move(displaced, self.path.name)
         except FileExistsError:
-            return False  # they made something new there
+            return False  # another process created something there
         return True
 
     def _exchanged_back(self, new: EntryMark) -> bool:
-        # Again, until what was taken away is what we put there last: theirs goes back.
+        # Repeat until we take out what we put there last: entries of others are put back.
         last = new.inode
         for attempt in range(_EXCHANGES_MAX):
             returned = self._at(self.draft)
             try:
                 self.disk.exchange(self.dir_fd, self.draft, self.path.name)
             except FileNotFoundError:
-                return False  # they removed the name: what we held was theirs to remove
+                return False  # another process removed the name, and so our old entry too
             taken = self._at(self.draft)
             if returned is None or taken is None:
                 return False
@@ -247,7 +247,7 @@ class BoundMetadata(Struct, frozen=True):
     def undo(self) -> bool:
         return self._set(self.step.new, self.step.old)
 
-    def was_right(self) -> bool:
+    def displaced_expected(self) -> bool:
         return True
 
     def clean(self, *, is_undone: bool) -> bool:
@@ -263,7 +263,7 @@ class BoundMetadata(Struct, frozen=True):
             status = status_of(fd)
             if status.inode != self.step.inode or status.is_link:
                 return False
-            # One of the two may be set already: a crash came in between.
+            # One of the two may be set already, by a crash in between.
             mode_is_ours = status.mode & _ALL_BITS in (before.mode, after.mode)
             times = (before.modified_ns, after.modified_ns)
             if not mode_is_ours or (None not in times and status.modified_ns not in times):
@@ -279,28 +279,28 @@ BoundStep = BoundSwap | BoundMetadata
 
 
 def bind(
-    disk: Disk, dir_fd: int, path: WorkspacePath, token: str, step: Step, sight: str = ""
+    disk: Disk, dir_fd: int, path: WorkspacePath, token: str, step: Step, times: str = ""
 ) -> BoundStep:
     if isinstance(step, MetadataStep):
         return BoundMetadata(disk, dir_fd, path, step)
     draft, aside = set_name(token, 2 * step.number), set_name(token, 2 * step.number + 1)
     going = set_name(token, _GOING + step.number)
-    return BoundSwap(disk, dir_fd, path, step, draft, aside, going, sight)
+    return BoundSwap(disk, dir_fd, path, step, draft, aside, going, times)
 
 
-# A directory can be filled, through its old descriptor or by a writer that had its lock, in the
-# moment before it moves away: what it holds must be the same after it. Each directory in it is
-# locked while it is read: a writer in there is done, and seen, or finds that it is elsewhere.
+# A directory can be filled, through an old descriptor or by a writer that had its lock, just
+# before it is moved: its content must be the same afterwards. Each directory in it is locked
+# while it is read: a writer in it has finished, and is seen, or finds that it was moved.
 
 
 class HeldTree(Struct, frozen=True):
     digest: str
-    sight: str
+    times: str
     names: frozenset[str]
 
 
-def held_in(dir_fd: int, name: str, path: WorkspacePath) -> HeldTree:
-    digest, sight, names = hashlib.sha256(), hashlib.sha256(), set[str]()
+def digest_tree(dir_fd: int, name: str, path: WorkspacePath) -> HeldTree:
+    digest, times, names = hashlib.sha256(), hashlib.sha256(), set[str]()
 
     def walk(dir_fd: int, name: str, path: WorkspacePath, above: str) -> None:
         with reading(dir_fd, name, path) as (fd, children):
@@ -315,21 +315,21 @@ def held_in(dir_fd: int, name: str, path: WorkspacePath) -> HeldTree:
                 if status.is_directory:
                     walk(fd, child, at, f"{relative}/")
                 else:
-                    sight.update(f"{_sight_of(status)}\n".encode("ascii"))
+                    times.update(f"{_change_time(status)}\n".encode("ascii"))
 
     walk(dir_fd, name, path, "")
-    return HeldTree(digest.hexdigest(), sight.hexdigest(), frozenset(names))
+    return HeldTree(digest.hexdigest(), times.hexdigest(), frozenset(names))
 
 
 def marked(dir_fd: int, path: WorkspacePath, status: FileStatus, name: str = "") -> Marked:
     # Threat: a file that is rewritten in place with as many bytes, and gets its old modification
-    # time back, has the same mark. Nobody sets the change time (inode(7)). It holds until our own
-    # rename moves it (on ext4, XFS, Btrfs and tmpfs), so it is for the last look before that, and
-    # stands in no journal.
+    # time back, has the same mark. The change time cannot be set (inode(7)). Our rename changes it
+    # (on ext4, XFS, Btrfs and tmpfs), so it serves for the last check before that, and is not
+    # in the journal.
     if not status.is_directory:
-        return mark_of(status), _sight_of(status)
-    held = held_in(dir_fd, name or path.name, path)
-    return mark_of(status, held.digest), held.sight
+        return mark_of(status), _change_time(status)
+    held = digest_tree(dir_fd, name or path.name, path)
+    return mark_of(status, held.digest), held.times
 
 
 def mark_of(status: FileStatus, held: str = "") -> EntryMark:
@@ -339,8 +339,8 @@ def mark_of(status: FileStatus, held: str = "") -> EntryMark:
     return EntryMark(kind, status.inode, status.size_bytes, status.modified_ns)
 
 
-def _sight_of(status: FileStatus) -> str:
-    # An act of ours at another name of the same file moves its change time, too.
+def _change_time(status: FileStatus) -> str:
+    # A step of ours on another hard link of the file also moves its change time.
     return "" if status.links > 1 else str(status.changed_ns)
 
 
@@ -359,9 +359,9 @@ def reading(dir_fd: int, name: str, path: WorkspacePath) -> Generator[tuple[int,
 def remove_any(
     disk: Disk, dir_fd: int, name: str, only: Collection[str] | None = None, above: str = ""
 ) -> bool:
-    """Remove what stands under a temporary name, if anything; whether nothing is left of it."""
-    # Threat: what somebody makes in a directory after it was looked at stands nowhere else. Then
-    # `only` are the names, from `above` on, of what it was seen to hold.
+    """Remove the entry of a temporary name; return True if nothing is left of it."""
+    # Threat: a file created in a directory after it was read exists nowhere else. `only` limits
+    # the removal to the names that were read, relative to the first call's directory.
     status = status_at(dir_fd, name)
     if status is None:
         return True
@@ -378,16 +378,16 @@ def remove_any(
     if not is_empty:
         return False
     try:
-        _insist(remove, dir_fd, name)
+        _force_remove(remove, dir_fd, name)
     except OSError as failure:
         if only is None or failure.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
-        return False  # it came after the listing
+        return False  # filled after the listing
     return True
 
 
-def _insist(remove: Callable[[int, str], None], dir_fd: int, name: str) -> None:
-    # Also in a directory of ours that the set has just made read-only.
+def _force_remove(remove: Callable[[int, str], None], dir_fd: int, name: str) -> None:
+    # Also works in a directory that the set has just made read-only.
     with contextlib.suppress(FileNotFoundError):
         try:
             remove(dir_fd, name)
@@ -404,7 +404,7 @@ def _open_to_empty(disk: Disk, dir_fd: int, name: str) -> int:
     try:
         return os.open(name, _OPEN, dir_fd=dir_fd)
     except PermissionError:
-        # Threat: a link that takes the name meanwhile. What was opened is what is changed.
+        # Threat: a link takes the name meanwhile. Only the opened directory is changed.
         with held_open(os.open(name, PASS_DIRECTORY | os.O_NOFOLLOW, dir_fd=dir_fd)) as fd:
             disk.set_mode_held(fd, stat.S_IRWXU)
             return os.open(".", READ_DIRECTORY, dir_fd=fd)

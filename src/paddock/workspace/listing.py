@@ -1,7 +1,7 @@
-"""Walking directories by descriptor, in the order of the paths' bytes.
+"""Walk directories by descriptor, in byte order of the paths.
 
-Each is opened under the descriptor of its parent, with O_NOFOLLOW, so one that is swapped for a
-link during the walk is an error of that one entry. Links are shown and never followed.
+Each is opened relative to its parent's descriptor with O_NOFOLLOW, so a directory that is swapped
+for a link during the walk is an error of that entry only. Links are shown and never followed.
 """
 
 import heapq
@@ -24,25 +24,25 @@ from paddock.workspace.workspace import PASS_DIRECTORY, READ_DIRECTORY, Workspac
 
 _OPEN_BELOW: Final = READ_DIRECTORY | os.O_NOFOLLOW
 _HIDDEN_LIKELY: Final = 16
-_SORTED_SHARE: Final = 4  # of which one is wanted: two sorts are quicker than a heap then
+_SORTED_SHARE: Final = 4  # if more than 1 in 4 names is wanted, sorting twice beats a heap
 
 
 class DirectoryEntry(Struct, frozen=True):
     path: WorkspacePath
     kind: EntryKind
-    size_bytes: int = 0  # but for files
-    target: WorkspacePath | None = None  # of a link that leads to something inside
+    size_bytes: int = 0  # 0 except for files
+    target: WorkspacePath | None = None  # of a link to a path inside the workspace
     target_kind: EntryKind | None = None  # FILE, DIRECTORY or SPECIAL; None if it dangles
 
 
 class Listing(Struct, frozen=True):
     entries: tuple[DirectoryEntry, ...]  # in byte order of their paths
     total: int
-    unreadable: tuple[WorkspacePath, ...] = ()  # listed; what they hold is not
+    unreadable: tuple[WorkspacePath, ...] = ()  # listed, but without their content
 
 
 class EntryFilter:
-    """Which entries a listing is about, and counts; this one, about all."""
+    """Selects the entries that a listing shows and counts; this class selects all."""
 
     def shows(self, path: WorkspacePath, *, is_directory: bool) -> bool:
         del path, is_directory
@@ -73,7 +73,7 @@ def list_directory(
     *,
     skipped: int = 0,
 ) -> Listing:
-    """Raises: PathError: not found, no directory, or not readable."""
+    """Raises: PathError: not found, not a directory, or not readable."""
     directory = path.real if isinstance(path, ReadPath) else path
     found: list[WorkspacePath] = []
     closed: list[WorkspacePath] = []
@@ -95,7 +95,7 @@ def list_directory(
                 try:
                     fd = _searchable(os.open(path.name, _OPEN_BELOW, dir_fd=dir_fd))
                 except OSError:
-                    # Unreadable, gone, or swapped for something else: said in the result.
+                    # Unreadable, gone, or swapped for something else: reported in the result.
                     closed.append(path)
                 else:
                     visit(fd, path, depth - 1)
@@ -104,7 +104,7 @@ def list_directory(
         visit(_searchable(workspace.open_at(directory, READ_DIRECTORY)), directory, depth)
         found.sort(key=_in_bytes)
         wanted = found[skipped : skipped + entries_max]
-        entries = _look_at(workspace, wanted)
+        entries = _read_entries(workspace, wanted)
     gone = len(wanted) - len(entries)
     return Listing(entries, len(found) - gone, tuple(sorted(closed, key=_in_bytes)))
 
@@ -115,11 +115,14 @@ def first_entries(
     entries_max: int,
     is_shown: Callable[[str], bool],
 ) -> tuple[list[tuple[str, EntryKind | DirectoryEntry]], bool]:
-    """The first names, without regard to case, and whether there are more; of links, the entry."""
+    """Return the first names in case-insensitive order, and whether there are more.
+
+    A link comes with its resolved entry.
+    """
     directory = path.real if isinstance(path, ReadPath) else path
     prefix = "" if directory.is_root else f"{directory.relative}/"
 
-    def told(entry: os.DirEntry[str]) -> EntryKind | DirectoryEntry:
+    def kind_or_link(entry: os.DirEntry[str]) -> EntryKind | DirectoryEntry:
         if entry.is_symlink():
             return _link(workspace, paths.unchecked_path(prefix + entry.name))
         if entry.is_file(follow_symlinks=False):
@@ -138,13 +141,13 @@ def first_entries(
             for name in _in_order(list(found), entries_max)
             if not paths.is_temporary_name(name) and is_shown(prefix + name)
         )
-        first = [(name, told(found[name])) for name in islice(shown, entries_max)]
+        first = [(name, kind_or_link(found[name])) for name in islice(shown, entries_max)]
         return first, next(shown, None) is not None
 
 
 def _searchable(fd: int) -> int:
-    # Threat: where names can be read, and nothing of what they name, the directory would seem
-    # empty. path_resolution(7): "." below a descriptor asks for search permission.
+    # Threat: a directory with readable names but no search permission would seem empty.
+    # path_resolution(7): "." relative to a descriptor needs search permission.
     try:
         os.stat(".", dir_fd=fd)
     except BaseException:
@@ -156,11 +159,11 @@ def _searchable(fd: int) -> int:
 def _in_order(names: list[str], wanted: int) -> Iterator[str]:
     taken = 0
     if wanted * _SORTED_SHARE < len(names):
-        # Folded names first: the names themselves only tell those apart that fold alike.
+        # Folded names first: the original names only order those that fold alike.
         taken = wanted + _HIDDEN_LIKELY
         keyed = zip(map(str.casefold, names), names, strict=True)
         yield from [name for _, name in heapq.nsmallest(taken, keyed)]
-    # More of those were hidden than is likely, or most are wanted.
+    # More names were hidden than expected, or most are wanted.
     names.sort()
     yield from sorted(names, key=str.casefold)[taken:]
 
@@ -168,10 +171,12 @@ def _in_order(names: list[str], wanted: int) -> Iterator[str]:
 _in_bytes: Final = attrgetter("in_bytes")
 
 
-def _look_at(workspace: Workspace, wanted: Iterable[WorkspacePath]) -> tuple[DirectoryEntry, ...]:
+def _read_entries(
+    workspace: Workspace, wanted: Iterable[WorkspacePath]
+) -> tuple[DirectoryEntry, ...]:
     found: list[DirectoryEntry] = []
     for parent, group in groupby(wanted, key=lambda path: path.parent):
-        # It may be gone by now, and what it held.
+        # The directory and its entries may be gone by now.
         with suppress(OSError), held_open(workspace.open_at(parent, PASS_DIRECTORY)) as fd:
             for path in group:
                 with suppress(OSError):
@@ -190,7 +195,7 @@ def _link(workspace: Workspace, path: WorkspacePath) -> DirectoryEntry:
     except PathTraversalError:
         return DirectoryEntry(path, EntryKind.LINK_OUT)
     except (PathError, OSError):
-        # A loop, a target that no path can name, or one that cannot be reached.
+        # A loop, or a target that is not a valid path or cannot be reached.
         return DirectoryEntry(path, EntryKind.DANGLING_LINK)
     if not found.exists:
         return DirectoryEntry(path, EntryKind.DANGLING_LINK, target=found.real)

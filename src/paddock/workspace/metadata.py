@@ -1,7 +1,7 @@
-"""What stands under a name, by stat(2); and what new content inherits from what it replaces.
+"""The status of an entry by stat(2), and the metadata that a replacement inherits.
 
-That is all but what speaks of the old content: setuid, setgid and sticky bits, file capabilities,
-integrity signatures.
+It inherits everything except what vouches for the old content: setuid, setgid and sticky
+bits, file capabilities, integrity signatures.
 """
 
 import errno
@@ -17,8 +17,8 @@ from paddock.workspace.failures import changed, converted
 from paddock.workspace.paths import EntryKind, WorkspacePath
 
 _ABOUT_CONTENT: Final = frozenset({"security.capability", "security.ima", "security.evm"})
-_BY_THE_SYSTEM: Final = "security."  # labels that a module may not let us set (xattr(7))
-NEW_FILE_MODE: Final = 0o666  # less the umask, or as the directory's default ACL says
+_BY_THE_SYSTEM: Final = "security."  # labels that a security module may forbid to set (xattr(7))
+NEW_FILE_MODE: Final = 0o666  # minus the umask, or by the directory's default ACL
 NINE_BITS: Final = 0o777
 _NO_ATTRIBUTES: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS})
 _KINDS: Final = {
@@ -45,7 +45,7 @@ class FileStatus(Struct, frozen=True):
 
     @property
     def content_mark(self) -> tuple[int, int, int, int]:
-        # Equal as long as nobody rewrote the file; our own renames do not move it.
+        # Equal as long as the file was not rewritten; renames do not change it.
         return self.device, self.inode, self.size_bytes, self.modified_ns
 
     def is_same_entry(self, other: "FileStatus | None") -> bool:
@@ -95,17 +95,17 @@ def require_same(fd: int, status: FileStatus, path: WorkspacePath) -> None:
 
 
 def require_writable(path: WorkspacePath, status: FileStatus, dir_fd: int) -> None:
-    # Also when we are root: a rename would not ask.
+    # Also for root: a rename would not check it.
     if not status.mode & 0o222:
         raise ReadOnlyPathError(
             f"{path.shown} is read-only: no write bit in mode {status.permissions:04o}",
-            hint="its owner set it so; write another file, or ask for the mode to be changed",
+            hint="write another file, or ask for the mode to be changed",
         )
-    # Only where it matters: with effective ids it is another system call (faccessat2), which
-    # an older container filter answers with EPERM, and that would read as "not writable".
+    # Only if needed: effective ids take another system call (faccessat2), which an older
+    # container filter answers with EPERM, and that would be taken for "not writable".
     set_id = os.geteuid() != os.getuid()
     if not os.access(path.name, os.W_OK, dir_fd=dir_fd, effective_ids=set_id):
-        # access(2) also says no where permissions are not why.
+        # access(2) also fails for other reasons than permissions.
         is_read_only = os.fstatvfs(dir_fd).f_flag & os.ST_RDONLY
         code = errno.EROFS if is_read_only else errno.EACCES
         raise converted(OSError(code, ""), path, "write")
@@ -130,13 +130,13 @@ def carry_metadata(
     others = old.links - 1
     if others:
         names = "1 other hard link keeps" if others == 1 else f"{others} other hard links keep"
-        notes.append(f"{path.shown} has a copy of its own now; {names} the old content")
+        notes.append(f"{path.shown} is now a separate file; {names} the old content")
     return tuple(notes)
 
 
 def _cannot_keep(path: WorkspacePath, what: str) -> ReadOnlyPathError:
     return ReadOnlyPathError(
-        f"{path.shown} {what}, which a new version written by this user could not keep",
+        f"{path.shown} {what}, which a new version by this user could not keep",
         hint="ask its owner to change it, or write another file",
     )
 
@@ -167,7 +167,7 @@ def _carry_attributes(disk: Disk, old_fd: int, new_fd: int, path: WorkspacePath)
             if not name.startswith(_BY_THE_SYSTEM):
                 raise _cannot_keep(path, f"has the attribute {name}") from failure
             lost.append(f"attribute {name} could not be kept")
-    # What the directory's default ACL gave to the new file, and the old one did not have.
+    # Attributes that the new file has from the directory's default ACL, but the old one had not.
     for name in sorted(present - wanted):
         if not name.startswith(_BY_THE_SYSTEM):
             disk.remove_attribute(new_fd, name)

@@ -1,4 +1,4 @@
-"""The names of things inside one workspace: canonical, and judged by policy as they stand."""
+"""Canonical paths inside one workspace, as policy judges them, and the checks of path texts."""
 
 from enum import Enum
 from typing import Final, Literal, NoReturn, TypeAlias
@@ -13,13 +13,13 @@ from paddock.text.show import quote
 
 class _Closed(StructMeta):
     def __call__(self, *_: object) -> NoReturn:
-        raise TypeError("only a workspace makes a WorkspacePath: use its resolve methods")
+        raise TypeError("only a workspace creates a WorkspacePath: use its resolve methods")
 
 
 class WorkspacePath(Struct, frozen=True, metaclass=_Closed):
-    """A canonical name inside one workspace, which alone makes them; `.` is the root.
+    """A canonical path, created only by its workspace; `.` is the root.
 
-    A name that the disk gave may hold lone surrogates.
+    A name read from disk may hold lone surrogates.
     """
 
     relative: str
@@ -58,7 +58,7 @@ class WorkspacePath(Struct, frozen=True, metaclass=_Closed):
 
 
 def unchecked_path(relative: str) -> WorkspacePath:
-    # Whose canonical text this is: the caller has proved it.
+    # The caller has proved that the text is canonical.
     return StructMeta.__call__(WorkspacePath, relative)
 
 
@@ -74,14 +74,14 @@ def child_of(directory: WorkspacePath, name: str) -> WorkspacePath:
 
 
 class ReadPath(Struct, frozen=True):
-    """A path to read, which need not exist: as asked, and where links lead. Policy judges both."""
+    """A path to read, perhaps missing: as asked, and with links resolved. Policy judges both."""
 
     asked: WorkspacePath
     real: WorkspacePath
 
 
 class WritePath(Struct, frozen=True):
-    """A path to write: as asked, and the file that a link there leads to. Policy judges both."""
+    """A path to write: as asked, and with a final link resolved. Policy judges both."""
 
     asked: WorkspacePath
     real: WorkspacePath
@@ -89,7 +89,7 @@ class WritePath(Struct, frozen=True):
 
 
 class EntryPath(Struct, frozen=True):
-    """A directory entry itself, to move or delete: a link is the link, not its target."""
+    """A directory entry to move or delete: a link itself, not its target."""
 
     path: WorkspacePath
     exists: bool
@@ -104,7 +104,7 @@ TEMPORARY_GLOBS: Final = tuple(
 
 
 def is_temporary_name(name: str) -> bool:
-    # In any case (ours on a file system that folds it): hidden from tools, refused as a path.
+    # Case-insensitive, for file systems that fold case. Hidden from tools, refused as a path.
     return name[:9].lower() == TEMPORARY_PREFIX and _TEMPORARY.fullmatch(name.lower()) is not None
 
 
@@ -113,7 +113,7 @@ def set_name(token: str, number: int) -> str:
 
 
 # A path's text is relative to the root, or absolute inside it by either of the root's names. `..`
-# stays in place, because after a link it is not a matter of text. Nothing is percent-decoded,
+# is kept, because after a link it cannot be resolved as text. Nothing is percent-decoded,
 # case-folded or normalised: `%2e%2e` is a file name.
 
 _UNUSABLE: Final = lazy_pattern("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -127,7 +127,7 @@ class AskedPath(Struct, frozen=True):
 
 
 def is_plain(text: str) -> bool:
-    # It may say no to one that is canonical, never yes to another.
+    # May return False for a canonical text, but never True for another.
     return (
         text.isprintable()
         and 0 < len(text) <= _PLAIN_CHARS_MAX
@@ -144,7 +144,7 @@ def parse_asked(text: str, root_names: tuple[str, ...]) -> AskedPath:
         raise InvalidPathError("the path is empty", hint="use . for the workspace root")
     if _UNUSABLE.search(text):
         raise InvalidPathError(
-            f"path {quote(text)} holds a control character or a lone surrogate",
+            f"path {quote(text)} has a control character or a lone surrogate",
             hint="use a path of whole characters without line breaks, tabs and the like",
         )
     if len(text.encode()) >= limits.path_bytes_max:
@@ -166,8 +166,8 @@ def components(text: str) -> tuple[str, ...]:
 
 
 def inside_root(text: str, parts: tuple[str, ...], roots: tuple[str, ...]) -> tuple[str, ...]:
-    # Threat: a sibling whose name begins like the root (/root-evil beside /root) passes a
-    # comparison of texts. Whole components are compared, and nothing before them is resolved.
+    # Threat: a sibling whose name begins like the root (/root-evil beside /root) would pass a
+    # prefix comparison. Whole components are compared, and nothing is resolved before.
     for root in roots:
         base = components(root)
         if parts[: len(base)] == base:
@@ -189,7 +189,8 @@ def check_names(text: str, parts: tuple[str, ...]) -> None:
             )
         if is_temporary_name(part):
             raise InvalidPathError(
-                f"name {quote(part)} is kept for Paddock's temporary files", hint="use another name"
+                f"name {quote(part)} is reserved for Paddock's temporary files",
+                hint="use another name",
             )
 
 
@@ -197,7 +198,7 @@ def check_link_text(asked: str, target: str) -> None:
     if _UNUSABLE.search(target):
         raise InvalidPathError(
             f"path {quote(asked)} passes a link to {quote(target)}",
-            hint="no path can be written like that; use one that does not pass the link",
+            hint="that is not a valid path; use one that does not pass the link",
         )
 
 
@@ -208,7 +209,7 @@ def escapes_root(text: str) -> PathTraversalError:
 
 
 class EntryKind(Enum):
-    """What stands under a name; the first three kinds of link differ in where they lead."""
+    """The type of an entry; links are classified by their target."""
 
     FILE = "file"
     DIRECTORY = "directory"
@@ -222,9 +223,9 @@ ChangeableKind: TypeAlias = Literal[EntryKind.FILE, EntryKind.DIRECTORY, EntryKi
 
 
 class EntryVersion(Struct, frozen=True):
-    """What stood under a name: of content, or of a link's text; a word for a directory.
+    """An entry's kind and the version of its content or link text (a word for a directory).
 
-    Threat: a file and a link with the same bytes are different things at the same version.
+    Threat: a file and a link with the same bytes have the same version but are different.
     """
 
     kind: ChangeableKind

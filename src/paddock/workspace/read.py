@@ -1,8 +1,8 @@
-"""Reading one file: by descriptor, regular files only, sizes from the descriptor.
+"""Read one regular file by descriptor.
 
-A file that is replaced while we read stays whole for us: we hold the old one. Of one that is
-rewritten in place at most the bytes that it had when it was opened are read; its version is that of
-the bytes read, so a later `if_version` fails.
+If the file is replaced meanwhile, the open descriptor still reads the old one. If it is rewritten
+in place, at most its size at opening is read; its version is that of the bytes read, so a later
+`if_version` fails.
 """
 
 import os
@@ -22,8 +22,8 @@ from paddock.workspace.failures import NOT_A_FILE_HINT, converting, special_file
 from paddock.workspace.metadata import FileStatus, status_of
 from paddock.workspace.paths import WorkspacePath
 
-# A line ends with LF; what follows the last LF is a line only if it is not empty. One pass counts
-# the line ends of each chunk; the wanted lines are then read from where they begin.
+# A line ends with LF; text after the last LF is a line only if it is not empty. One pass counts
+# the line ends of each chunk; the wanted lines are then read from their offset.
 
 _CHUNK_BYTES_WINDOW: Final = 262_144
 _LF: Final = b"\n"
@@ -59,7 +59,7 @@ class Window(Struct, frozen=True):
 
 
 class WindowLimits(Struct, frozen=True):
-    """How much a window may hold: in all, and of one line. At least 1 each."""
+    """The maximum size of a window, and of one line in it. At least 1 each."""
 
     bytes_max: int
     line_bytes_max: int
@@ -90,7 +90,7 @@ def build_line_index(pieces: Iterable[bytes]) -> LineIndex:
         for start in range(0, len(piece), _CHUNK_BYTES_WINDOW):
             chunk = piece[start : start + _CHUNK_BYTES_WINDOW]
             before.append(ends)
-            # As `count` does, in half its time: CPython 3.11 counts byte by byte.
+            # Faster than `count`, which CPython 3.11 does byte by byte.
             ends += len(chunk) - len(chunk.replace(_LF, b""))
         offset += len(piece)
     return LineIndex(offset, tuple(before), ends + (piece[-1:] not in {b"", _LF}))
@@ -142,10 +142,10 @@ def whole_characters(content: bytes) -> bytes:
     return content
 
 
-# Reading on in a large file would otherwise hash and count all of it for each window. Within one
-# tick of the clock it could be rewritten without a trace in the times, so nothing is remembered of
-# a file that changed shortly before it was read. A stale answer can only come from a memory mapping
-# that is not synced: perhaps from a wrong line on, and with a version that no write accepts.
+# The cache saves hashing and counting a large file for each window. Within one clock tick a file
+# could be rewritten without a change of its times, so a file that changed shortly before it was
+# read is not cached. Only an unsynced memory mapping can make a cached answer stale: its lines
+# may be wrong, and no write accepts its version.
 
 WORTH_REMEMBERING_BYTES: Final = 1_048_576
 _FILES_MAX: Final = 16
@@ -161,7 +161,7 @@ NOTHING_KNOWN: Final = KnownFile(None, None)
 
 
 class KnownFiles:
-    """The last files, for one workspace. Each call is atomic under the interpreter's lock."""
+    """The cache of one workspace's last files. Each call is atomic under the interpreter's lock."""
 
     def __init__(self, now_ns: Callable[[], int] = time.time_ns) -> None:
         self.now_ns = now_ns
@@ -182,11 +182,11 @@ class KnownFiles:
 
 Pieces: TypeAlias = Sequence[bytes | memoryview]
 Read: TypeAlias = Callable[[int, int], bytes]
-"""So many bytes, from an offset on; fewer at the end."""
+"""Reads a number of bytes at an offset; fewer at the end."""
 
 
 def version_of(*pieces: bytes | memoryview) -> str:
-    """`sha256:` and the hexadecimal digest of these bytes, one piece after the other."""
+    """Return `sha256:` and the hexadecimal digest of the joined pieces."""
     return digest_of(*pieces)
 
 
@@ -201,13 +201,13 @@ def require_versionable(path: WorkspacePath, status: FileStatus) -> None:
     if status.size_bytes > limits.versioned_file_bytes_max:
         raise TextTooLargeError(
             f"{path.shown} has {status.size_bytes} bytes; "
-            f"files over {limits.versioned_file_bytes_max} are not read to their end",
-            hint="where it is no more than a name, remove it or move it away by hand",
+            f"files over {limits.versioned_file_bytes_max} are not read completely",
+            hint="ask a person to move or remove it",
         )
 
 
 class OpenFile:
-    """A regular file that is open for reading, and what it was when it was opened."""
+    """A regular file open for reading, with its status at opening."""
 
     def __init__(self, path: WorkspacePath, fd: int, known: KnownFiles) -> None:
         self.path, self._fd, self._known = path, fd, known
@@ -239,11 +239,11 @@ class OpenFile:
         return self.status.size_bytes
 
     def read_all(self, bytes_max: int) -> bytes:
-        """Raises: TextTooLargeError: more than `bytes_max`; none was read."""
+        """Raises: TextTooLargeError: more than `bytes_max`; nothing was read."""
         if self.size_bytes > bytes_max:
             raise TextTooLargeError(
                 f"{self.path.shown} has {self.size_bytes} bytes, over {bytes_max}",
-                hint="read some lines of it at a time",
+                hint="read part of it at a time",
             )
         return self.read_start(self.size_bytes)
 
@@ -252,7 +252,7 @@ class OpenFile:
             return self._read(min(bytes_max, self.size_bytes), 0)
 
     def _read(self, size_bytes: int, offset: int) -> bytes:
-        # A small file is read once, whatever is asked of it.
+        # A small file is read only once.
         if self.size_bytes > _CHUNK_BYTES_WINDOW:
             return read_bytes(self._fd, size_bytes, offset)
         if self._whole is None:
@@ -275,7 +275,7 @@ class OpenFile:
         return version
 
     def window(self, first_line: int, line_count: int, shown: WindowLimits) -> Window:
-        """Over `line_bytes_max` a line is cut; over `bytes_max`, lines are left out after one."""
+        """Lines over `line_bytes_max` are cut; over `bytes_max`, all but the first are left out."""
         if first_line < 1 or line_count < 0 or shown.bytes_max < 1 or shown.line_bytes_max < 1:
             raise ValueError("a window begins at line 1 or later, and its limits are at least 1")
         index = self._known.find(self.status).lines

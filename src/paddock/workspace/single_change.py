@@ -1,13 +1,13 @@
-"""A set of one: a file is created, replaced or edited, an entry moved or deleted.
+"""One change: create, replace or edit a file; move or delete an entry.
 
-    make missing parents → lock the directory → look → build the draft → keep what stands
-    there → change places in one call → look at what was displaced → sync → unlock
+    create missing parents → lock the directory → inspect → build the draft → store the old
+    content → exchange in one call → check what was displaced → sync → unlock
 
-One rename is atomic, so the journal has no record of it. Each call is whole and on the device when
-it returns, or it did nothing. What is replaced is what was judged, and is kept first; a surprise at
-the place, in the last moment too, is an error. A file whose permissions say no is not written,
-though a rename could do it; a directory is moved or deleted only while it is empty: policy judged
-its name alone.
+One rename is atomic, so it needs no journal record. When a call returns, its change is complete
+and on the device, or nothing has changed. Exactly the judged entry is replaced, after its content
+is stored; if another process changes it, even in the last moment, the call fails. A file without
+write permission is not written, though a rename could do it; a directory is moved or deleted
+only while it is empty, because policy judged only its name.
 """
 
 import os
@@ -40,12 +40,12 @@ from paddock.workspace.workspace import PASS_DIRECTORY, READ_DIRECTORY, Workspac
 _PARENT_ROUNDS_MAX: Final = 16
 _Act: TypeAlias = Callable[[], object]
 _Wanted: TypeAlias = str | EntryVersion | None
-_ROOT_HINT: Final = "name something in it"
-DIRECTORY_VERSION: Final = "directory"  # which is empty whenever it matters
+_ROOT_HINT: Final = "name an entry in it"
+DIRECTORY_VERSION: Final = "directory"  # only empty directories are changed
 
 
 class Expected(Enum):
-    """What a writer believes to stand there; anything is a file or nothing, under the lock."""
+    """The old state that a writer expects, checked under the lock. ANYTHING: a file or none."""
 
     AS_RESOLVED = "as resolved"
     ABSENT = "absent"
@@ -53,7 +53,7 @@ class Expected(Enum):
 
 
 class Edit(Protocol):
-    def apply(self, content: bytes) -> Pieces: ...  # pure; a TextError where it does not fit
+    def apply(self, content: bytes) -> Pieces: ...  # pure; raises TextError if it does not apply
 
 
 class SingleReceipt(Struct, frozen=True):
@@ -72,9 +72,9 @@ def write_file(
     expected: Expected = Expected.AS_RESOLVED,
     create_parents: bool = True,
 ) -> SingleReceipt:
-    # Raises: FileChangedError: not at `if_version`, or not what was resolved or read;
-    # PathExistsError: expected absent; ReadOnlyPathError; StorageFullError; PathError: what
-    # stands there or on the way, or locked for over limits.path_lock_timeout_s.
+    # Raises: FileChangedError: not at `if_version`, or changed since it was resolved or read;
+    # PathExistsError: expected absent; ReadOnlyPathError; StorageFullError; PathError: another
+    # kind of entry there or on the way, or locked for over limits.path_lock_timeout_s.
     target = path.real
     if target.is_root:
         raise errors.PathNotAFileError("the workspace root is a directory", hint=NOT_A_FILE_HINT)
@@ -99,21 +99,21 @@ def write_file(
 def edit_file(
     workspace: Workspace, path: WritePath, change: Edit, *, if_version: str | None = None
 ) -> SingleReceipt:
-    """Raises: as `write_file`, and what `change` does: read and written under one lock."""
+    """Read and write under one lock. Raises: as `write_file`, and as `change`."""
     target = path.real
     with converting(target, "edit"), locked(workspace.open_at, target.parent) as (dir_fd,):
         place = _Place(workspace, target, dir_fd)
         before = place.status()
         if before is None:
             raise errors.PathNotFoundError(
-                f"file not found: {target.shown}", hint="create it, or list the files"
+                f"file not found: {target.shown}", hint="create it, or list files to find it"
             )
         with _old_file(place, before) as old_fd:
             if before.size_bytes > limits.edited_file_bytes_max:
                 raise errors.TextTooLargeError(
                     f"{target.shown} has {before.size_bytes} bytes; "
                     f"files over {limits.edited_file_bytes_max} are not edited",
-                    hint="change it by a command, if you may run one",
+                    hint="change it with a command, if you may run one",
                 )
             content = read_bytes(old_fd, before.size_bytes)
             version = version_of(content)
@@ -124,14 +124,14 @@ def edit_file(
 
 def entry_version(workspace: Workspace, entry: EntryPath) -> EntryVersion:
     path = entry.path
-    with converting(path, "look at"), workspace.hold_parent(path) as fd:
+    with converting(path, "inspect"), workspace.hold_parent(path) as fd:
         return _version(_judge(_Place(workspace, path, fd))[1])
 
 
 def move_entry(
     workspace: Workspace, entry: EntryPath, to: WritePath, *, if_version: _Wanted = None
 ) -> SingleReceipt:
-    """Give a file, an empty directory or a link itself another name. Raises: as `write_file`."""
+    """Rename a file, an empty directory or a link itself. Raises: as `write_file`."""
     path, target = entry.path, to.real
     _require_movable(path, to)
     with converting(path, "move"):
@@ -155,7 +155,7 @@ def delete_entry(
 ) -> SingleReceipt:
     path, keeper = entry.path, workspace.keeper
     if path.is_root:
-        raise errors.InvalidPathError("the workspace root itself is not deleted", hint=_ROOT_HINT)
+        raise errors.InvalidPathError("cannot delete the workspace root itself", hint=_ROOT_HINT)
     with (
         converting(path, "delete"),
         locked(workspace.open_at, *_directories_of(workspace, path)) as (dir_fd, *_),
@@ -165,15 +165,15 @@ def delete_entry(
         kind, mode = state.kind.value, mode_of(state)
         doing = Doing(path.relative, "deleted", kind, state.version, mode=mode)
         if status.is_directory:
-            # It goes only while it is empty (rmdir(2)), so there is nothing to look at after it.
+            # rmdir(2) removes only an empty directory, so there is nothing to check afterwards.
             remove = partial(workspace.disk.remove_directory, dir_fd, path.name)
-            _happen(workspace, keeper.note(doing), remove, lambda: None, dir_fd)
+            _perform(workspace, keeper.note(doing), remove, lambda: None, dir_fd)
         elif state.link_text is not None:
             text = os.fsencode(state.link_text)
-            _give_way(place, status, lambda: keeper.keep_link(doing, text))
+            _displace(place, status, lambda: keeper.keep_link(doing, text))
         else:
             with _old_file(place, status) as fd:
-                _give_way(place, status, lambda: keeper.keep_file(doing, fd))
+                _displace(place, status, lambda: keeper.keep_file(doing, fd))
     return SingleReceipt(doing, bytes_before=status.size_bytes if status.is_regular else 0)
 
 
@@ -203,7 +203,7 @@ def _require_expected(
 ) -> None:
     name = path.real.shown
     if before is not None and expected is Expected.ABSENT:
-        raise errors.PathExistsError(f"{name} exists already", hint="use another path")
+        raise errors.PathExistsError(f"{name} already exists", hint="use another path")
     if before is None and if_version is not None:
         raise errors.FileChangedError(
             f"{name} is not at version {quote(if_version)}: it does not exist",
@@ -214,10 +214,10 @@ def _require_expected(
 
 
 def _require_at(path: WorkspacePath, wanted: _Wanted, found: EntryVersion) -> None:
-    # Of another kind than `wanted` names, it is at another version whatever it holds.
+    # An entry of another kind than `wanted` is at another version, whatever its content.
     if wanted not in (None, found if isinstance(wanted, EntryVersion) else found.version):
         raise errors.FileChangedError(
-            f"{path.shown} is not at version {quote(str(wanted))} any more: it is at {found}",
+            f"{path.shown} is no longer at version {quote(str(wanted))}: it is at {found}",
             hint="read it again, then repeat the call with the new version",
         )
 
@@ -228,10 +228,10 @@ def _version(state: EntryState) -> EntryVersion:
 
 def _require_movable(path: WorkspacePath, to: WritePath) -> None:
     if path.is_root:
-        raise errors.InvalidPathError("the workspace root itself is not moved", hint=_ROOT_HINT)
+        raise errors.InvalidPathError("cannot move the workspace root itself", hint=_ROOT_HINT)
     if to.exists or to.asked != to.real or to.real.is_root:
         raise errors.PathExistsError(
-            f"{to.asked.shown} exists already", hint="a move never overwrites"
+            f"{to.asked.shown} already exists", hint="a move never overwrites; use another path"
         )
     if to.real.parts[: len(path.parts)] == path.parts:
         raise errors.InvalidPathError(
@@ -258,7 +258,7 @@ def _directories_of(workspace: Workspace, path: WorkspacePath) -> tuple[Workspac
 
 def _old_file(place: _Place, before: FileStatus) -> AbstractContextManager[int]:
     if before.is_link:
-        # It was no link when the path was resolved, or the path would be another.
+        # It was not a link when the path was resolved, or the path would be another.
         raise changed(place.path)
     require_regular(place.path, before)
     metadata.require_writable(place.path, before, place.dir_fd)
@@ -269,7 +269,7 @@ def _old_file(place: _Place, before: FileStatus) -> AbstractContextManager[int]:
 def _locked(
     workspace: Workspace, directory: WorkspacePath, *others: WorkspacePath, makes: bool = True
 ) -> Generator[tuple[tuple[str, ...], *tuple[int, ...]]]:
-    """Yield the names of what had to be made, and is unmade on failure; and the descriptors."""
+    """Yield the directories that were created (removed again on failure), and the descriptors."""
     made: list[WorkspacePath] = []
     is_held = False
     try:
@@ -277,7 +277,7 @@ def _locked(
             try:
                 with locked(workspace.open_at, directory, *others) as fds:
                     is_held = True
-                    # Before the file appears: a name in a directory that a crash forgets is lost.
+                    # Before the file appears: if a crash loses its directory, it is lost too.
                     for path in reversed(made):
                         with held_open(workspace.open_at(path.parent, READ_DIRECTORY)) as fd:
                             workspace.disk.sync(fd)
@@ -286,7 +286,7 @@ def _locked(
             except FileNotFoundError:
                 if is_held or not (makes and left):
                     raise
-                # A writer that failed may take a directory back just before we use it.
+                # A failed writer may remove its directory just before we use it.
                 with suppress(FileNotFoundError):
                     for path in (*directory.ancestors, directory):
                         _make_missing(workspace, path, made)
@@ -304,25 +304,25 @@ def _make_missing(workspace: Workspace, path: WorkspacePath, made: list[Workspac
             try:
                 workspace.disk.make_directory(fd, path.name)
             except FileExistsError:
-                made.remove(path)  # somebody else was quicker; opening says what it is
+                made.remove(path)  # another process was quicker; opening it shows the type
 
 
 def _unmake(workspace: Workspace, made: list[WorkspacePath]) -> None:
     for path in reversed(made):
         try:
-            # Its lock, so that no writer is about to create something in it. Never waited for:
-            # whoever holds it needs the directory.
+            # With its lock, so that no writer is about to create something in it. Do not wait:
+            # the holder of the lock needs the directory.
             with locked(workspace.open_at, path, wait_s=0), workspace.hold_parent(path) as parent:
                 workspace.disk.remove_directory(parent, path.name)
         except FileNotFoundError:
-            continue  # one that could not be made is not there
+            continue  # it could not be created
         except (OSError, errors.PaddockError):
-            return  # somebody put something there meanwhile, so it is theirs now
+            return  # another process put something in it meanwhile: leave it
 
 
 class _Draft(Struct, frozen=True):
     fd: int
-    name: str  # empty but where the file system lacks O_TMPFILE
+    name: str  # empty if the file system has O_TMPFILE
     notes: tuple[str, ...]
 
 
@@ -331,7 +331,7 @@ def _drafted(
     place: _Place, content: Pieces, old_fd: int = -1, old: FileStatus | None = None
 ) -> Generator[_Draft]:
     disk, notes = place.workspace.disk, ()
-    # Nobody may read a replacement until it has the old file's permissions.
+    # A replacement is private until it has the old file's permissions.
     mode = metadata.NEW_FILE_MODE if old is None else PRIVATE_MODE
     fd = disk.open_unnamed(place.dir_fd, mode)
     with place.temporary() if fd is None else nullcontext("") as name:
@@ -342,7 +342,7 @@ def _drafted(
                 notes = metadata.carry_metadata(disk, old_fd, old, fd, place.path)
             for piece in content:
                 disk.write(fd, piece)
-            disk.begin_sync(fd)  # while what it replaces is kept
+            disk.begin_sync(fd)  # runs while the old content is stored
             yield _Draft(fd, name, notes)
 
 
@@ -356,12 +356,12 @@ def _name(place: _Place, draft: _Draft, name: str) -> None:
         disk.move_new(dir_fd, draft.name, dir_fd, name)
 
 
-def _happen(workspace: Workspace, kept: Kept, do: _Act, undo: _Act, *synced: int) -> None:
+def _perform(workspace: Workspace, kept: Kept, do: _Act, undo: _Act, *synced: int) -> None:
     try:
         do()
         for fd in synced:
             workspace.disk.sync(fd)
-        # Last: nothing may fail once what was displaced belongs to the history.
+        # Last: nothing may fail after the history owns what was displaced.
         kept.settle()
     except BaseException:
         try:
@@ -376,14 +376,14 @@ def _create(place: _Place, content: bytes, doing: Doing, expected: Expected) -> 
     with _drafted(place, (content,)) as draft:
 
         def vanish() -> None:
-            # Also if placing it failed: a file system across a network may have done it.
+            # Also if linking it failed: a network file system may have done it anyway.
             if metadata.status_of(draft.fd).is_same_entry(place.status()):
                 workspace.disk.unlink(place.dir_fd, place.path.name)
 
         try:
             kept = workspace.keeper.note(doing)
             appear = partial(_name, place, draft, place.path.name)
-            _happen(workspace, kept, appear, vanish, place.dir_fd)
+            _perform(workspace, kept, appear, vanish, place.dir_fd)
         except FileExistsError as failure:
             if expected is Expected.ABSENT:
                 raise
@@ -396,14 +396,14 @@ def _replace(
 ) -> SingleReceipt:
     doing, keeper = replace(doing, after=version_of(*content)), place.workspace.keeper
     with _drafted(place, content, old_fd, before) as draft:
-        # With its change time, which keeping it may move: attributes are part of the file.
+        # Before storing, which may move the change time: it counts, as attributes do.
         if place.status() != before:
             raise changed(place.path)
-        _give_way(place, before, lambda: keeper.keep_file(doing, old_fd), draft)
+        _displace(place, before, lambda: keeper.keep_file(doing, old_fd), draft)
     return SingleReceipt(doing, before.size_bytes, sum(map(len, content)), draft.notes)
 
 
-def _give_way(
+def _displace(
     place: _Place, old: FileStatus, keep: Callable[[], Kept], draft: _Draft | None = None
 ) -> None:
     workspace, path, dir_fd = place.workspace, place.path, place.dir_fd
@@ -421,15 +421,15 @@ def _give_way(
                 _require_untouched(place, old, kept)
             swap.do()
 
-        _happen(workspace, kept, do, swap.undo, dir_fd)
+        _perform(workspace, kept, do, swap.undo, dir_fd)
 
 
 def _require_untouched(place: _Place, old: FileStatus, kept: Kept) -> None:
-    # Threat: rewritten in place since it was kept, with as many bytes, and its old modification
-    # time set again. After our own rename the change time tells nothing.
+    # Threat: the file was rewritten in place since it was stored, with as many bytes, and its
+    # old modification time was restored. After our rename the change time says nothing.
     now = place.status()
     if now is not None and now.links != old.links:
-        # Keeping it may have given it one more name, and a change time with it.
+        # Storing it may have added a hard link, which moves the change time.
         now = replace(now, links=old.links, changed_ns=old.changed_ns)
     if now != old:
         raise changed(place.path)
@@ -447,9 +447,9 @@ def _move(old: _Place, new: _Place, judged: FileStatus, kept: Kept) -> None:
         try:
             rename(old, new)
         except FileExistsError:
-            is_taken = True  # by somebody else: nothing of ours is to be undone
+            is_taken = True  # by another process: there is nothing to undo
             raise
-        # Threat: swapped between look and rename, or filled, if it is a directory.
+        # Threat: swapped between check and rename, or, if a directory, filled.
         counts, now = 4 if judged.is_regular else 2, new.status()
         if now is None or now.content_mark[:counts] != judged.content_mark[:counts]:
             raise changed(old.path)
@@ -457,8 +457,8 @@ def _move(old: _Place, new: _Place, judged: FileStatus, kept: Kept) -> None:
             new.require_empty()
 
     def undo() -> None:
-        # The old name is free exactly if the move took place.
+        # The old name is free only if the move took place.
         if not is_taken and old.status() is None and new.status() is not None:
             rename(new, old)
 
-    _happen(workspace, kept, do, undo, *dict.fromkeys((new.dir_fd, old.dir_fd)))
+    _perform(workspace, kept, do, undo, *dict.fromkeys((new.dir_fd, old.dir_fd)))

@@ -1,4 +1,4 @@
-"""Places in a workspace that are about to change: their locks and temporary names."""
+"""Lock directories before a change, and provide temporary names in them."""
 
 import errno
 import fcntl
@@ -18,31 +18,31 @@ from paddock.workspace import paths
 from paddock.workspace.paths import ROOT, WorkspacePath
 from paddock.workspace.workspace import PASS_DIRECTORY, READ_DIRECTORY, Workspace
 
-# flock(2) on a descriptor of the parent directory itself: no lock file, so two planes on one
-# tree exclude each other without knowing of each other. Each lock opens the directory anew,
-# because flock belongs to the open file and a shared descriptor would let every thread in.
-# Once locked, the name must still lead to the locked directory, else it is opened again: a
-# lock on a directory that was moved away protects nothing. Several are taken in the order of
-# (device, inode), so that two moves never wait for each other. LOCK_UN comes before the
-# descriptor is closed: a child forked meanwhile holds a copy, and would keep the lock.
+# flock(2) on a descriptor of the parent directory itself: without a lock file, two planes on one
+# tree exclude each other without knowing each other. Each lock opens the directory again, because
+# flock belongs to the open file: a shared descriptor would let every thread in. Once locked, the
+# name must still lead to the locked directory, else it is opened again: a lock on a directory that
+# was moved protects nothing. Several locks are taken in the order of (device, inode), so that two
+# moves never wait for each other. LOCK_UN comes before closing the descriptor: a child forked
+# meanwhile holds a copy, which would keep the lock.
 
 OpenAt: TypeAlias = Callable[[WorkspacePath, int], int]  # as `Workspace.open_at`
 _REOPENS_MAX: Final = 64
 _CHECKED_FROM: Final = 64
 _SPARE: Final = 64  # descriptors for the work: drafts, walks, the store, the journal
-_USED_AT_MOST: Final = 128  # where the system does not tell what is open
+_USED_AT_MOST: Final = 128  # assumed if the system does not list open descriptors
 
 
 def lock_directory(fd: int, path: WorkspacePath, wait_s: float) -> None:
     if not wait_for_lock(fd, fcntl.LOCK_EX, wait_s):
         raise PathError(
-            f"directory {path.shown} is locked by another write, for over {wait_s:g} s",
+            f"directory {path.shown} has been locked by another write for over {wait_s:g} s",
             hint="try again",
         )
 
 
 def _require_descriptors(wanted: int) -> None:
-    # A lock lasts as long as its own descriptor, and the work has to have some.
+    # Each lock needs an open descriptor, and the work itself needs some.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if most == resource.RLIM_INFINITY:
         return
@@ -53,7 +53,7 @@ def _require_descriptors(wanted: int) -> None:
     room = max(0, most - used - _SPARE)
     if wanted > room:
         raise StorageFullError(
-            f"{wanted} directories are changed at once, and this process may open {room} more",
+            f"the change needs {wanted} open directories, this process may open {room} more",
             hint="nothing was changed; change less at once, or raise the limit: ulimit -n",
         )
 
@@ -63,14 +63,14 @@ def is_still_there(open_at: OpenAt, path: WorkspacePath, identity: Identity) -> 
         with held_open(open_at(path, PASS_DIRECTORY)) as fd:
             return identity_of(fd) == identity
     except OSError:
-        return False  # opened again, and then it says what is wrong
+        return False  # opening it again reports what is wrong
 
 
 @contextmanager
 def locked(
     open_at: OpenAt, *named: WorkspacePath, wait_s: float = limits.path_lock_timeout_s
 ) -> Generator[tuple[int, ...]]:
-    """Descriptors of directories, held and locked, in the order they were asked for."""
+    """Yield descriptors of the directories, locked, in the order given."""
     if len(named) > _CHECKED_FROM:
         _require_descriptors(len(named))
     fds: dict[Identity, int] = {}
@@ -95,19 +95,19 @@ def locked(
                 unlock(fds.popitem()[1])
     raise FileChangedError(
         f"directory {named[0].shown} keeps being replaced",
-        hint="try again when nobody else changes it",
+        hint="try again when no other process changes it",
     )
 
 
-# Replacing a file needs a temporary name, for no call links over an existing one; so does deleting,
-# which moves the entry aside to see that it is the one that was judged. A process can be killed
-# while it stands. So it is recorded first where the next open looks: a symbolic link in the root,
+# Replacing a file needs a temporary name, as no system call links over an existing one; so does
+# deleting, which moves the entry aside to check that it is the judged one. A process can be killed
+# meanwhile. So the name is recorded first where the next open finds it: as a symlink in the root,
 # named like the temporary, whose text is the directory. A name in the root needs no record.
 #
 #     lock directory → record → name the temporary → exchange or move → unlink → drop record
 #
-# Whoever holds the lock and saw the record before knows that its writer is dead. Where the root
-# may not be written there is no record, and the temporary of a killed process stays, hidden.
+# A process that saw the record and then got the lock knows that its writer is dead. If the root is
+# not writable there is no record, and the temporary of a killed process stays, hidden.
 
 _NAMED: Final = ".tmp"
 _RECORD: Final = ".at"
@@ -117,9 +117,9 @@ _SWEEP_WAIT_S: Final = 2.0  # longer than a write holds a lock
 
 @contextmanager
 def temporary_name(workspace: Workspace, directory: WorkspacePath, dir_fd: int) -> Generator[str]:
-    """A name in a locked directory; whatever stands there at the end is removed."""
+    """Yield a temporary name in a locked directory; its entry is removed at the end."""
     disk, root_fd = workspace.disk, workspace.root_fd
-    # Threat: a name that can be guessed is a file that can be planted. 128 random bits.
+    # Threat: an attacker could plant a file under a guessable name. 128 random bits.
     token = paths.TEMPORARY_PREFIX + os.urandom(16).hex()
     name, record, is_recorded = token + _NAMED, token + _RECORD, False
     if not directory.is_root:
@@ -133,8 +133,8 @@ def temporary_name(workspace: Workspace, directory: WorkspacePath, dir_fd: int) 
     try:
         yield name
     finally:
-        # Before the lock is given up. If the name cannot be removed the record stays, and
-        # the next open tries again; the write itself is over and keeps its outcome.
+        # Before the lock is released. If the name cannot be removed, the record stays, and
+        # the next open tries again; the outcome of the write does not change.
         if _removed(disk, dir_fd, name) and is_recorded:
             _removed(disk, root_fd, record)
 
@@ -150,10 +150,10 @@ def _removed(disk: Disk, dir_fd: int, name: str) -> bool:
 
 
 def sweep(workspace: Workspace, names: Iterable[str]) -> None:
-    """Remove `names` of ours, left in the root by killed processes, and what they tell of."""
+    """Remove temporary `names` that killed processes left in the root, and what they record."""
     disk, root_fd = workspace.disk, workspace.root_fd
     for name in sorted(names):
-        # Threat: what stands under a set's name may be the only copy of an old version.
+        # Threat: the entry under a set's name may be the only copy of an old version.
         if name.lower().endswith(paths.OF_SET):
             continue
         is_record = name.endswith(_RECORD)
@@ -163,7 +163,7 @@ def sweep(workspace: Workspace, names: Iterable[str]) -> None:
             with locked(workspace.open_at, directory, wait_s=_SWEEP_WAIT_S) as (fd,):
                 is_gone = _removed(disk, fd, temporary)
         except (PermissionError, PaddockError):
-            continue  # not ours to remove, or its writer lives: the record stays
+            continue  # not removable, or its writer is alive: the record stays
         except OSError:
             # The directory is gone or became a link, and its temporary cannot be found again.
             is_gone = True
@@ -176,7 +176,7 @@ def _recorded(root_fd: int, name: str) -> WorkspacePath:
         text = os.readlink(name, dir_fd=root_fd)
     except OSError:
         return ROOT
-    # Threat: anyone who may write the root can plant a record. It is opened like any other
-    # path, without links and beneath the root, and removes nothing but a name of ours.
+    # Threat: any process that may write the root can plant a record. Its path is opened like
+    # any other, beneath the root and without links, and only a temporary name is removed.
     parts = text.split("/")
     return ROOT if not all(parts) or ".." in parts else paths.unchecked_path(text)

@@ -1,9 +1,9 @@
-"""The workspace: one root, held by its descriptor, and what its paths lead to.
+"""The workspace: one root, held by its descriptor, and the resolution of its paths.
 
 Every open starts at the root's descriptor and cannot leave it. A path is resolved once, policy
-judges what came out, and exactly that is opened, by one of two interchangeable ways without passing
-a link: a swap in between makes the act fail. Neither compares texts, and neither looks first and
-opens later: the descriptor that a check was made on is the one that is used.
+judges the result, and exactly that is opened without following a link, by one of two
+interchangeable implementations: a swap in between makes the operation fail. Neither compares
+texts or checks before opening: a check is made on the descriptor that is used.
 """
 
 import errno
@@ -33,17 +33,17 @@ PASS: Final = O_PATH | os.O_CLOEXEC
 PASS_DIRECTORY: Final = O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 READ_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # O_NONBLOCK: opening a FIFO must not wait for a writer. O_NOCTTY: a terminal must not
-# become ours.
+# become the controlling one.
 READ_FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 # EAGAIN: the kernel saw a rename or mount during its walk and cannot vouch for it.
-# EINTR: a slow file system was interrupted; os.open repeats by itself, ctypes does not.
+# EINTR: a slow file system was interrupted; os.open retries, ctypes does not.
 _AGAIN: Final = frozenset({errno.EAGAIN, errno.EINTR})
 _RESOLVE: Final = files.RESOLVE_BENEATH | files.RESOLVE_NO_MAGICLINKS | files.RESOLVE_NO_SYMLINKS
 
 
 class WalkResolution:
-    """One openat(2) a component, with O_NOFOLLOW under the descriptor of the one before."""
+    """Opens each component with openat(2) and O_NOFOLLOW, relative to the one before."""
 
     name = "walk"
     beside: "Beside | None" = None
@@ -53,7 +53,7 @@ class WalkResolution:
         if relative == ".":
             return os.open(".", flags, dir_fd=root_fd)
         parts = relative.split("/")
-        # Threat: `..` is no link, so O_NOFOLLOW would let it climb out of the root.
+        # Threat: `..` is not a link, so O_NOFOLLOW would let it climb out of the root.
         if not all(parts) or ".." in parts or "." in parts:
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
         held = root_fd
@@ -76,8 +76,8 @@ def _open_component(name: str, flags: int, dir_fd: int) -> int:
     try:
         fd = os.open(name, flags | os.O_NOFOLLOW, dir_fd=dir_fd)
     except NotADirectoryError:
-        # O_DIRECTORY is looked at before O_NOFOLLOW, so a link answers ENOTDIR here.
-        # The look only chooses the error: nothing is opened because of it.
+        # The kernel checks O_DIRECTORY before O_NOFOLLOW, so a link gives ENOTDIR here.
+        # This stat only chooses the error: nothing is opened because of it.
         if stat.S_ISLNK(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from None
         raise
@@ -89,7 +89,7 @@ def _open_component(name: str, flags: int, dir_fd: int) -> int:
 
 
 class Openat2Resolution(WalkResolution):
-    """The kernel's own walk: openat2(2) with BENEATH, NO_MAGICLINKS and NO_SYMLINKS."""
+    """Lets the kernel walk: openat2(2) with BENEATH, NO_MAGICLINKS and NO_SYMLINKS."""
 
     name = "openat2"
 
@@ -106,10 +106,10 @@ class Openat2Resolution(WalkResolution):
 
 
 def detect_resolution() -> Resolution:
-    """The better way that works here: openat2 where the kernel lets us, else the walk.
+    """Return openat2 if it works here, else the walk.
 
-    ENOSYS: a kernel before 5.6, or not Linux. EPERM: a container's filter that does not
-    know the call. Anything else is an answer, so the call is there.
+    ENOSYS: a kernel before 5.6, or not Linux. EPERM: a container's seccomp filter that does
+    not know the call. With any other error the call exists.
     """
     resolution = Openat2Resolution()
     with held_open(os.open("/", PASS_DIRECTORY)) as slash:
@@ -122,18 +122,18 @@ def detect_resolution() -> Resolution:
     return resolution
 
 
-# The answer is a path without links: a finding, not a permission.
-#   * each component is looked at under the descriptor of the one before;
+# The result is a path without links. It is information, not a permission.
+#   * each component is inspected relative to the descriptor of the one before;
 #   * a link's text is resolved as the kernel would, but from the held root: an absolute
 #     one must begin with one of the root's names, `..` may not climb above the root;
-#   * `..` after a link means the parent of where the link led; else it is a matter of text,
-#     as is all that is behind something that is missing, or is no directory.
+#   * `..` after a link means the parent of the link's target; otherwise it is resolved as
+#     text, as is everything after a component that is missing or is not a directory.
 
 
 class Found(Struct, frozen=True):
     asked: WorkspacePath
     real: WorkspacePath
-    mode: int  # 0 where nothing stands at `real`
+    mode: int  # 0 if `real` does not exist
     through_link: bool
 
     @property
@@ -157,7 +157,7 @@ class _Trail(Struct):
     path: AskedPath
     roots: tuple[str, ...]
     follow_last: bool
-    held: list[int]  # `held[i]` is the directory of `real[:i]`; `held[0]` is not ours
+    held: list[int]  # `held[i]` is the directory of `real[:i]`; `held[0]` belongs to the caller
     asked: list[str] = field(default_factory=list[str])
     real: list[str] = field(default_factory=list[str])
     hops: int = 0
@@ -167,7 +167,7 @@ class _Trail(Struct):
     def step_asked(self, name: str, *, is_last: bool) -> None:
         if name == "..":
             self._climb()
-            # After a link the text that was asked for says nothing more: start from what is real.
+            # After a link the asked text no longer matches: continue from the real path.
             self.asked = list(self.real) if self.through_link else self.asked[:-1]
             return
         self.asked.append(name)
@@ -191,7 +191,7 @@ class _Trail(Struct):
         self.mode = stat.S_IFDIR if len(self.held) == len(self.real) + 1 else 0
 
     def _descend(self, name: str, *, follow: bool) -> list[str]:
-        """Return the parts of the text of a link that is followed, the first one last."""
+        """Return the components of a followed link's text, in reverse."""
         missing = len(self.real) + 1 - len(self.held)
         if missing == 1 and stat.S_ISDIR(self.mode):
             flags = PASS_DIRECTORY | os.O_NOFOLLOW
@@ -199,16 +199,16 @@ class _Trail(Struct):
             missing = 0
         self.mode = 0 if missing else _mode_of(name, self.held[-1])
         if stat.S_ISLNK(self.mode) and follow:
-            return self._turn(os.readlink(name, dir_fd=self.held[-1]))
+            return self._follow_link(os.readlink(name, dir_fd=self.held[-1]))
         self.real.append(name)
         return []
 
-    def _turn(self, target: str) -> list[str]:
+    def _follow_link(self, target: str) -> list[str]:
         self.hops += 1
         if self.hops > limits.link_hops_max:
             raise errors.InvalidPathError(
                 f"path {quote(self.path.text)} passes more than {limits.link_hops_max} links",
-                hint="they may lead to each other in a circle; use a path without them",
+                hint="they may form a loop; use a path without them",
             )
         paths.check_link_text(self.path.text, target)
         parts = paths.components(target)
@@ -230,7 +230,7 @@ def _mode_of(name: str, dir_fd: int) -> int:
         raise
 
 
-# The name that was given, the one without links (none was passed when it was opened), the root.
+# The given name; the name without links (none was followed when opening it); the descriptor.
 Root: TypeAlias = tuple[str, str, int]
 
 
@@ -238,13 +238,13 @@ def open_root(root: str, resolution: Resolution, name: str | None = None) -> Roo
     if sys.getfilesystemencoding() != "utf-8":
         raise errors.HostError("file names must be UTF-8 here: start Python in its UTF-8 mode")
     try:
-        real_root = os.path.realpath(root, strict=True)  # noqa: TID251 - what the root is
+        real_root = os.path.realpath(root, strict=True)  # noqa: TID251 - defines the root
         with held_open(os.open("/", PASS_DIRECTORY)) as slash:
             fd = resolution.open(slash, real_root.strip("/") or ".", PASS_DIRECTORY)
     except (OSError, ValueError) as failure:
         said = f"workspace root {quote(root)} cannot be opened: {failure}"
         raise errors.ConfigError(said) from None
-    # As it was given, unless a `..` behind a link makes that another directory.
+    # The given name, unless a `..` after a link makes it name another directory.
     given = os.path.abspath(name or root)
     try:
         is_same = os.path.samestat(os.stat(given), os.fstat(fd))
@@ -253,15 +253,15 @@ def open_root(root: str, resolution: Resolution, name: str | None = None) -> Roo
     return given if is_same else real_root, real_root, fd
 
 
-# The git directory of a linked worktree, or of a repository that the workspace is a part of, is
-# not in the workspace, and what a command writes there belongs to the same set of changes. So a
-# set sees one tree: `.git` and what is below it are opened under the other root.
+# The git directory of a linked worktree, or of a repository that contains the workspace, is
+# outside the workspace, but a command's writes there belong to the same set of changes. So a
+# set sees one tree: `.git` and everything below it are opened under the second root.
 
 
 class Beside(Struct, frozen=True):
-    name: str  # one component at the root of the workspace, which stands for it
+    name: str  # the component of the workspace's root that maps to it
     real_root: str  # absolute, without links
-    fd: int  # stays whoever's opened it
+    fd: int  # owned by the caller
 
 
 class BesideResolution(WalkResolution):
@@ -289,7 +289,7 @@ def find_beside(beside: Beside, asked: AskedPath, *, follow_last: bool) -> Found
 
 
 class Workspace:
-    """File access under one root. It serves any number of threads, and forked children."""
+    """File access under one root. Safe for threads and forked children."""
 
     def __init__(self, root: Root, resolution: Resolution, disk: Disk, keeper: Keeper) -> None:
         self.root, self.real_root, self.root_fd = root  # its names are for the host alone
@@ -306,10 +306,10 @@ class Workspace:
         keeper: Keeper | None = None,
         name: str | None = None,
     ) -> Self:
-        """Open the workspace at `root`, a directory that exists, and clean up after killed writers.
+        """Open the workspace at `root`, an existing directory, and clean up after killed writers.
 
-        `name` is another one of that directory. `disk` is for tests of failure; `keeper` gets
-        what is replaced, and without one it is gone. Raises: ConfigError: of `root`.
+        `name` is another name of that directory. `disk` is for failure tests; `keeper` stores
+        replaced content, which is lost without one. Raises: ConfigError: of `root`.
         """
         chosen = resolution or detect_resolution()
         workspace = cls(open_root(root, chosen, name), chosen, disk or Disk(), keeper or Keeper())
@@ -332,7 +332,7 @@ class Workspace:
             os.close(fd)
 
     def with_beside(self, beside: Beside) -> "Workspace":
-        """The same workspace with what lies `beside` it, which stays the caller's."""
+        """Return this workspace extended by a second root, which the caller still owns."""
         root = self.root, self.real_root, os.dup(self.root_fd)
         resolution = BesideResolution(self.resolution, root[2], beside)
         return Workspace(root, resolution, self.disk, self.keeper)
@@ -351,7 +351,7 @@ class Workspace:
                 sweep(self, left)
 
     def names(self, absolute: str) -> bool:
-        """Say whether an absolute path begins with a name of the root."""
+        """Return True if an absolute path is inside the root, by one of its names."""
         return any(f"{absolute}/".startswith(f"{root}/") for root in self.root_names)
 
     def open_at(self, path: WorkspacePath, flags: int) -> int:
@@ -361,11 +361,11 @@ class Workspace:
         return held_open(self.open_at(path.parent, PASS_DIRECTORY))
 
     # Resolving: text → paths to be judged. Nothing is changed, nothing stays open. Each raises
-    # PathTraversalError: it leads out of the root; InvalidPathError: no path in any workspace;
-    # PathNotADirectoryError: it ends in a slash and is no directory.
+    # PathTraversalError: it leads out of the root; InvalidPathError: invalid in any workspace;
+    # PathNotADirectoryError: it ends in a slash but is not a directory.
 
     def resolve_read(self, path: str) -> ReadPath:
-        """Where `path` leads, links inside the root followed. It need not exist."""
+        """Resolve `path`, following links inside the root. It need not exist."""
         here = self._find_plain(path)
         if here is not None:
             return ReadPath(here, here)
@@ -374,10 +374,10 @@ class Workspace:
         return ReadPath(found.asked, found.real)
 
     def resolve_write(self, path: str) -> WritePath:
-        """The file that a write to `path` would write; a link in the last place is followed.
+        """Return the file that a write to `path` would change; a final link is followed.
 
-        Raises: PathThroughLinkError: a directory on the way is a link, of which missing ones are
-            taken as text; PathNotAFileError: it ends in a slash.
+        Raises: PathThroughLinkError: a directory on the way is a link; PathNotAFileError: it
+            ends in a slash.
         """
         here = self._find_plain(path)
         if here is not None:
@@ -392,7 +392,7 @@ class Workspace:
         return WritePath(found.asked, found.real, found.exists)
 
     def resolve_entry(self, path: str) -> EntryPath:
-        """The entry that `path` names, to move or delete it; raises as the two above."""
+        """Return the entry that `path` names, to move or delete it. Raises: as `resolve_write`."""
         here = self._find_plain(path)
         if here is not None:
             return EntryPath(here, exists=True)
@@ -402,13 +402,13 @@ class Workspace:
         return EntryPath(found.real, found.exists)
 
     def _find_plain(self, path: str) -> WorkspacePath | None:
-        # A canonical name that opens without passing a link is where it is.
+        # A canonical name that opens without following a link is its own real path.
         if not paths.is_plain(path):
             return None
         try:
             fd = self.resolution.open(self.root_fd, path, PASS)
         except OSError:
-            return None  # missing, a link, or a failure: the long way says which
+            return None  # missing, a link, or a failure: the full resolution reports which
         os.close(fd)
         return paths.unchecked_path(path)
 
@@ -441,8 +441,8 @@ class Workspace:
 
 
 def _refuse_link_on_way(asked: AskedPath, found: Found) -> None:
-    # Threat: a link to a directory makes one file reachable under a name that policy
-    # judges differently. Only the real name is written to.
+    # Threat: a link to a directory makes a file reachable under a name that policy
+    # judges differently. Writes must use the real name.
     if found.through_link:
         raise errors.PathThroughLinkError(
             f"path {quote(asked.text)} passes a link",
@@ -453,5 +453,5 @@ def _refuse_link_on_way(asked: AskedPath, found: Found) -> None:
 def _require_directory_form(asked: AskedPath, found: Found) -> None:
     if asked.as_directory and found.exists and not stat.S_ISDIR(found.mode):
         raise errors.PathNotADirectoryError(
-            f"{quote(asked.text)} is not a directory", hint="leave the slash at its end out"
+            f"{quote(asked.text)} is not a directory", hint="remove the slash at the end"
         )

@@ -119,7 +119,7 @@ def test_the_callback_judges_the_clients_own_tools(root: Path, model: WireServer
     answers = [came_to.answers()[each.calls[0].id] for each in (good, bad, asked)]
     assert (root / "notes.md").read_text() == "mine\n"
     assert "Protected path: .git/hooks/post-commit" in answers[1]
-    assert "nobody can be asked here" in answers[2]
+    assert "no approver can be reached here" in answers[2]
     assert not (root / ".git/hooks").exists()
     assert not (root / "docs").exists()
 

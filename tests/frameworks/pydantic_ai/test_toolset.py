@@ -226,7 +226,7 @@ def test_an_open_runtime_stays_open_and_its_asks_are_deferred_too(
             assert isinstance(first.output, DeferredToolRequests)
             assert own.id == "paddock"
         assert not runtime.is_closed
-        with pytest.raises(UsageError, match="an open runtime takes no agent"):
+        with pytest.raises(UsageError, match="an open runtime does not accept agent"):
             PaddockToolset(runtime, agent="main")
     assert runtime.is_closed
 

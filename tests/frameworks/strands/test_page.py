@@ -15,4 +15,4 @@ def test_the_example_runs(reader: Reader):
     said, _, counted, refused = reader.run("strands_agent.py").splitlines()
     assert said == "README.md has three lines, and .env is not for me."
     assert '"output": "3 README.md\\\\n"' in counted
-    assert "policy refused the reading of .env" in refused
+    assert "policy refused reading .env" in refused

@@ -101,7 +101,7 @@ def test_a_budget_that_only_warns_lets_every_attempt_begin_and_says_so():
     assert exchange.ask().text == "ok"
 
     (row,) = exchange.ledger.entries
-    wanted = f"session has 0 of {GRANTED} tokens left, {GRANTED} are wanted"
+    wanted = f"session has 0 of {GRANTED} tokens left, {GRANTED} are needed"
     assert row.entry.metadata["over_budget"] == wanted
     assert exchange.recorded() == ("ok", GRANTED + 50)
     assert exchange.heard.events == [Noticed(f"{wanted}; the budget only warns")]

@@ -57,7 +57,7 @@ def test_without_allowed_tools_the_turns_object_is_the_answer():
 
 def test_without_allowed_tools_and_without_an_answer_the_order_fails():
     found = step(turn(Stop.TOOL_USE, calls=[VIEW]), NO_TOOLS)
-    error = OrderError(OrderFailure.EXECUTION_ERROR, "the model called tools and none is allowed")
+    error = OrderError(OrderFailure.EXECUTION_ERROR, "the model called tools, but none are allowed")
     assert found == Fail(error)
 
 

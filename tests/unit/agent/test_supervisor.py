@@ -383,7 +383,9 @@ def test_an_answer_that_was_not_accepted_never_speaks_for_the_user(room):
     assert ">" not in before
     assert before.count("\n") == 1
     assert before.isascii()
-    assert before.endswith(". What was done stays done: do not repeat it. Answer again.\n")
+    assert before.endswith(
+        ". Completed actions remain in effect: do not repeat them. Answer again.\n"
+    )
 
 
 def test_why_a_provider_failed_never_speaks_for_the_user(room):
@@ -398,7 +400,7 @@ def test_why_a_provider_failed_never_speaks_for_the_user(room):
     prompt = model.requests[1].messages[-1].text
     assert prompt.count("<user_message>") == 1
     assert prompt.count("\n") == 1
-    assert " more characters). What was done stays done" in prompt
+    assert " more characters). Completed actions remain in effect" in prompt
     assert len(prompt) < 1_000
 
 
@@ -670,7 +672,7 @@ def test_entries_too_far_behind_a_sessions_own_are_left_out_and_that_is_said(roo
 
     assert numbers == [3, 4]
     said = "1 of 3 rows of the stage ledger ho2m TURN_RECORDED are not among the newest 10"
-    assert notices == [f"this turn goes on without context: {said}, most of this session"]
+    assert notices == [f"this turn continues without context: {said}, most of this session"]
 
 
 def test_context_over_its_budget_loses_the_oldest_entries_and_says_so(room):

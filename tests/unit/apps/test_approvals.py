@@ -212,7 +212,7 @@ def test_a_resumed_call_is_shown_as_granted_before_its_result(asking):
     kept = ask(asking).json["approval"]
     rows = asking.run("approvals", "grant", kept, "--resume").out.splitlines()
     assert rows[0].startswith(f"{kept} (granted, until ")
-    at = rows.index("granted: the call is made now")
+    at = rows.index("granted: the call runs now")
     assert rows[at + 1 :] == ["created asked/a (1 bytes)", "     1\tx"]
 
 
@@ -230,10 +230,10 @@ POLICY_CHANGED = "the policy has changed since it was asked about"
 AGENT_CHANGED = (
     "the agent, its permissions, the tool or the kept request has changed since it was asked about"
 )
-TARGET_CHANGED = "what stands at its target has changed since it was asked about"
-DENIED = f"{POLICY_CHANGED}, and denies the call by now: "
-RULE = '"tool:file:create asked/**" stands in profiles.standard.deny'
-ANEW = "make the call again: it is asked about anew"
+TARGET_CHANGED = "the target of the call has changed since it was asked about"
+DENIED = f"{POLICY_CHANGED}, and now denies the call: "
+RULE = 'rule "tool:file:create asked/**" in profiles.standard.deny'
+ANEW = "make the call again: it is then asked about again"
 
 
 def govern(user, policy):
@@ -266,10 +266,10 @@ def take_tools_away(user):
 
 
 CHANGES = {
-    "tool": (take_tools_away, "the agent does not have the tool any more", "once it has it again"),
+    "tool": (take_tools_away, "the agent no longer has the tool", "once the agent has it again"),
     "policy": (change_policy, POLICY_CHANGED, ANEW),
     "denied": (deny, DENIED + RULE, "no answer lifts a denial: change the policy"),
-    "allowed": (allow, f"{POLICY_CHANGED}, and allows the call by now", "it needs no grant"),
+    "allowed": (allow, f"{POLICY_CHANGED}, and now allows the call", "it needs no grant"),
     "target": (change_target, TARGET_CHANGED, "make the call again"),
 }
 
@@ -309,7 +309,7 @@ def test_what_can_count_no_more_is_marked_and_the_rest_is_not(asking, name):
     assert asking.run("approvals", "show", kept, "--json").json["outdated"] == row["outdated"]
 
 
-OTHER_FILE = "what its file shows is not what was asked about, as it was put on record"
+OTHER_FILE = "its file does not match the recorded request"
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ def test_a_refusal_holds_whatever_its_file_shows(asking):
     file = file_of(asking, kept)
     file.write_text(json.dumps({**json.loads(file.read_bytes()), "reason": "a"}))
     said = asking.run("approvals", "refuse", kept).out
-    assert said == f"refused {kept}: the same call is refused until it expires\n"
+    assert said == f"refused {kept}: the same call is refused until the request expires\n"
     assert ask(asking).json["code"] == "approval.refused"
 
 
@@ -360,7 +360,7 @@ def test_a_target_that_is_gone_is_said_in_the_words_of_the_call(asking):
     kept = asking.call("delete_file", "--no-input", path="README.md").json["approval"]
     os.unlink(asking.project / "README.md")
     ran = asking.run("approvals", "grant", kept)
-    why = "the call cannot be made any more: cannot look at 'README.md': no such file or directory"
+    why = "the call cannot be made any more: cannot inspect 'README.md': no such file or directory"
     assert (ran.status, f"would count for no call: {why}" in ran.err) == (1, True), ran.err
 
 
@@ -391,7 +391,7 @@ def test_a_grant_that_was_given_before_is_marked_as_well(asking):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda file: file.unlink(), "the call cannot be made any more: there is no agent 'other'"),
+        (lambda file: file.unlink(), "the call cannot be made any more: no agent is named 'other'"),
         (
             lambda file: file.write_text(file.read_text().replace('"standard"', '"readonly"')),
             AGENT_CHANGED,
@@ -413,10 +413,10 @@ def test_a_request_of_an_agent_that_has_changed_is_not_granted(asking, change, w
 def test_a_refusal_that_holds_for_no_call_any_more_says_so(asking):
     first, second = ask(asking).json["approval"], ask(asking, path="asked/b").json["approval"]
     said = asking.run("approvals", "refuse", first).out
-    assert said == f"refused {first}: the same call is refused until it expires\n"
+    assert said == f"refused {first}: the same call is refused until the request expires\n"
     change_policy(asking)
     said = asking.run("approvals", "refuse", second).out
-    assert said == f"refused {second}: it counts for no call: {POLICY_CHANGED}\n"
+    assert said == f"refused {second}: it applies to no call any more: {POLICY_CHANGED}\n"
 
 
 def test_a_refused_call_is_refused_again_with_what_the_operator_said(asking):
@@ -516,7 +516,7 @@ def test_always_is_asked_about_and_without_a_terminal_nothing_is_saved(unsure):
 def test_always_lifts_no_rule_that_asks(asking):
     kept = ask(asking).json["approval"]
     ran = asking.run("approvals", "grant", kept, "--always", "--yes")
-    assert (ran.status, "asks all the same" in ran.err) == (3, True)
+    assert (ran.status, "still asks" in ran.err) == (3, True)
     assert (asking.project / "paddock.toml").read_bytes() == ASKING
 
 

@@ -9,8 +9,8 @@ ASKING = b"""
 [profiles.standard]
 ask = ["tool:file:*", "tool:search:*", "tool:output:*"]
 """
-ACTIONS_CHANGED = "what the call comes to has changed since it was asked about"
-TARGET_CHANGED = "what stands at its target has changed since it was asked about"
+ACTIONS_CHANGED = "the actions of the call have changed since it was asked about"
+TARGET_CHANGED = "the target of the call has changed since it was asked about"
 
 
 def ask(user, tool, **arguments):

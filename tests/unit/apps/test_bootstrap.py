@@ -126,7 +126,7 @@ def test_a_copy_of_the_archive_alone_makes_the_plane_that_init_makes(operator, a
     ran = script(operator, unpacked, "--root", "plane")
     assert ran.returncode == 0, ran.stderr
     key = operator.home / ".config/paddock/keys/operator.key"
-    assert f"the operator's key, with which changes are approved: {key}\n" in ran.stdout
+    assert f"the operator's key, which signs approvals of changes: {key}\n" in ran.stdout
     assert key.is_file()
     assert "gates: 8 passed, 0 failed, 0 not applicable" in ran.stdout
     assert statuses(operator) == dict.fromkeys(GATES, "pass")
@@ -305,5 +305,5 @@ def test_force_by_somebody_whose_key_is_not_the_planes_is_refused(operator, shar
     (operator.home / ".config/paddock/keys/operator.key").unlink()
     before = plane_tree(operator.plane)
     ran = install(operator, shared, "--root", "plane", "--force")
-    assert (ran.status, "none of this plane's" in ran.err) == (1, True)
+    assert (ran.status, "is not enrolled in this plane" in ran.err) == (1, True)
     assert plane_tree(operator.plane) == before

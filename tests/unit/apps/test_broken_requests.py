@@ -79,10 +79,10 @@ def test_the_calls_refusal_says_which_request_does_not_load_and_no_place(asking,
 def test_what_does_not_load_is_moved_away_and_then_the_call_is_asked_about(asking, broken):
     file = file_of(asking, broken)
     ran = asking.run("approvals", "refuse", broken)
-    assert (ran.status, "moved away, since it does not load" in ran.out) == (0, True), ran.err
+    assert (ran.status, "moved the request, which does not load" in ran.out) == (0, True), ran.err
     assert (file.exists(), file.with_name(f"{file.name}.broken").exists()) == (False, True)
     listed = asking.run("approvals", "list")
-    assert (listed.status, listed.out) == (0, "nothing waits for an approval\n")
+    assert (listed.status, listed.out) == (0, "no request waits for an approval\n")
     assert ask(asking).json["approval"] != broken
     assert ask(asking, "--yes").json["status"] == "ok"
 

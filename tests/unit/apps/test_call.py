@@ -79,7 +79,7 @@ def test_names_and_json_do_not_mix(user, words):
     ran = user.run("call", "view", *words)
     assert (ran.status, ran.out) == (2, "")
     assert f"unrecognized arguments: {words[1]}" in ran.err
-    assert "arguments are NAME=VALUE each, or one JSON object" in ran.err
+    assert "give arguments as NAME=VALUE pairs or one JSON object" in ran.err
 
 
 class Terminal(io.StringIO):
@@ -121,7 +121,7 @@ def test_an_unknown_tool_is_a_refusal_that_names_the_tools(user):
 def test_an_agent_that_does_not_exist_is_a_usage_error_and_prints_no_object(user):
     ran = user.call("view", "--agent", "nobody", path="README.md")
     assert (ran.status, ran.out) == (2, "")
-    assert ran.err.startswith("error[usage]: there is no agent")
+    assert ran.err.startswith("error[usage]: no agent is named")
 
 
 ASKING = '[profiles.standard]\nallow = ["tool:file:*"]\nask = ["tool:file:delete **"]\n'
@@ -209,7 +209,7 @@ def test_the_command_that_a_refusal_by_no_rule_names_answers_why(user, command):
     _, _, typed = refused.json["hint"].partition("ask a person to look: paddock ")
     why = user.run(*shlex.split(typed))
     assert (why.status, why.out.split(":")[0], why.err) == (0, "deny", "")
-    assert "and unknown is no" in why.out
+    assert "so it is denied" in why.out
     assert user.call("view", path="README.md").status == 0
 
 

@@ -176,7 +176,7 @@ def test_a_ledger_that_went_back_is_told_where_it_is_pushed(operator, web1):
     ran = web1.collector("push", "web1")
 
     assert ran.status == 4
-    assert "it went back" in ran.err
+    assert "it was rolled back" in ran.err
 
 
 @needs_server
@@ -197,7 +197,7 @@ def test_a_refused_fork_is_damage_and_the_host_is_told(place, operator, web1, tm
     assert "collector.forked" in operator.collector("status").out
     again = web1.collector("push", "web1")
     assert again.status == 1
-    assert "the last offer was refused: collector.forked" in again.err
+    assert "the last push was refused: collector.forked" in again.err
     assert operator.collector("verify").status == 0
 
 
@@ -251,7 +251,7 @@ def test_a_host_that_has_nothing_left_is_told_what_the_collector_has(place, oper
     ran = fresh.collector("push", "web1")
 
     assert (ran.status, ran.out) == (4, "")
-    assert "entries of the ledger governance, and there is none here" in ran.err
+    assert "entries of the ledger governance, which is missing here" in ran.err
 
 
 @needs_server
@@ -283,7 +283,7 @@ def test_a_record_that_was_cut_with_the_chain_is_damage(operator, web1):
     found = operator.collector("verify", "--json")
 
     assert (ran.status, found.status) == (4, 4)
-    assert ran.out.startswith("the record in this plane, its ledger governance: DAMAGED\n  entry ")
+    assert ran.out.startswith("this plane's own record, the ledger governance: DAMAGED\n  entry ")
     assert all(not row["problems"] for row in found.json["chains"])
     assert f"{len(lines)} entries were written, {cut} are here" in found.json["record_problems"][0]
 
@@ -304,7 +304,7 @@ def test_two_pushes_at_once_are_no_refusal(operator, web1):
     taken = operator.collector("accept")
 
     assert taken.status == 0
-    assert "web1 ho1m: nothing new: 5 lines are here already (sent by paddock)" in taken.out
+    assert "web1 ho1m: nothing new: 5 lines are already here (sent by paddock)" in taken.out
     again = web1.collector("push", "web1")
     assert (again.status, again.err) == (0, "")
 
@@ -328,7 +328,7 @@ def test_an_offer_that_is_left_is_told_and_the_rest_is_taken(operator, web1):
         "ho2m": (True, None),
     }
     assert left.json["recorded"] == 2
-    assert (taken.status, taken.out) == (0, "web1 ho1m: entries 0 to 4 are taken in\n")
+    assert (taken.status, taken.out) == (0, "web1 ho1m: accepted entries 0 to 4\n")
 
 
 @needs_server
@@ -362,7 +362,7 @@ def test_a_database_put_back_shows_against_the_collectors_own_ledger(socket, ope
     ran = operator.collector("verify")
 
     assert ran.status == 4
-    assert ran.out.count("the chain is gone") == 3
+    assert ran.out.count("the chain is missing") == 3
 
 
 @needs_server
@@ -373,7 +373,7 @@ def test_a_plane_without_a_record_says_what_it_cannot_see(operator, web1):
     ran = web1.collector("verify")
 
     assert ran.status == 0
-    assert "no accepted checkpoint is on record in this plane" in ran.err
+    assert "this plane has recorded no accepted checkpoint" in ran.err
 
 
 @needs_server
@@ -391,11 +391,11 @@ def test_only_what_is_enrolled_is_sent(place, operator):
 
 
 WRONG = [
-    (["enroll", "Web 1", "--key", "x"], 2, "no name for a host: 'Web 1'"),
+    (["enroll", "Web 1", "--key", "x"], 2, "invalid host name 'Web 1'"),
     (["enroll", "web1", "--key", "x"], 2, "not an Ed25519 verifier key: 'x'"),
     (["enroll", "web1"], 2, "required"),
     (["push", "nobody"], 2, "the collector knows no host 'nobody'"),
-    (["push", "web\udcff"], 2, r"no name for a host: 'web\udcff'"),
+    (["push", "web\udcff"], 2, r"invalid host name 'web\udcff'"),
     (["status", "--dsn", "host=/x connect_timeout=abc"], 2, "the DSN of the collector cannot"),
     (["status", "--dsn", "host=\udcff"], 2, "the DSN of the collector cannot be read"),
 ]
@@ -429,7 +429,7 @@ def test_a_key_of_no_plane_is_refused(operator):
     ran = operator.collector("enroll", "web1", "--key", key)
 
     assert ran.status == 2
-    assert "is of no ledger of a plane" in ran.err
+    assert "does not belong to a plane's ledger" in ran.err
 
 
 def test_without_a_dsn_the_way_to_one_is_said(tmp_path):

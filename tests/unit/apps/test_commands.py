@@ -86,8 +86,8 @@ def test_an_absolute_path_in_an_agents_own_workspace_is_relative_to_that(user):
     [
         ("TOOL_DENY", "did you mean 'TOOL_DENIED'"),
         ("tool_denied", "did you mean 'TOOL_DENIED'"),
-        ("WIDGET", "without --type each row shows its own, such as TOOL_DENIED"),
-        ("", "without --type each row shows its own, such as TOOL_DENIED"),
+        ("WIDGET", "without --type each row shows its type, such as TOOL_DENIED"),
+        ("", "without --type each row shows its type, such as TOOL_DENIED"),
     ],
 )
 @pytest.mark.parametrize("question", ["query", "export"])
@@ -97,7 +97,7 @@ def test_a_type_that_no_entry_can_have_is_an_error(user, question, given, meant)
     ran = user.run("ledger", question, "--ledger", "ho1m", "--type", given)
 
     assert (ran.status, ran.out) == (2, "")
-    assert f"no event type is called '{given}', in the ledger ho1m neither\n" in ran.err
+    assert f"no event type named '{given}', and no such entry in the ledger ho1m\n" in ran.err
     assert ran.err.endswith(f"  hint:  {meant}\n")
 
 
@@ -136,7 +136,7 @@ def test_what_a_query_leaves_out_is_said_and_shown_by_last_0(user):
     cut = user.run("ledger", "query", "--ledger", "ho1m", "--json")
     whole = user.run("ledger", "query", "--ledger", "ho1m", "--json", "--last", "0")
     asked = user.run("ledger", "query", "--ledger", "ho1m", "--json", "--last", "3")
-    said = "older entries than these 20 match, too: --last 0 shows all\n"
+    said = "only the newest 20 matches are shown: --last 0 shows all\n"
     assert (short.err, cut.err, whole.err, asked.err) == ("", said, "", "")
     rows = whole.out.splitlines()
     assert len(rows) > 20
@@ -175,14 +175,14 @@ def test_no_command_is_a_usage_error_that_shows_the_help(user):
     [
         (["vew"], "unknown command 'vew'"),
         (["--plan", "x"], "unknown option '--plan'"),
-        (["--plane"], "--plane names no directory"),
+        (["--plane"], "--plane needs a directory"),
         (["where", "--nonsense"], "unrecognized arguments: --nonsense"),
         (["ledger"], "required"),
         (["ledger", "query", "--last", "-1"], "--last must not be negative: -1"),
-        (["ledger", "query", "--since", "yesterday"], "'yesterday' is no time"),
+        (["ledger", "query", "--since", "yesterday"], "invalid time 'yesterday'"),
         (["tools", "--provider", "acme"], "invalid choice"),
         (["agent", "create", "Bad Name"], "Bad Name"),
-        (["agent", "show", "nobody"], "there is no agent"),
+        (["agent", "show", "nobody"], "no agent is named"),
         (["policy", "explain", "file:view x"], "error[usage]"),
         (["--plane", "/no/such/dir", "where"], "/no/such/dir"),
         (["--plane", "", "where"], "--plane is empty"),
@@ -227,11 +227,11 @@ def test_init_writes_one_file_and_a_second_time_nothing(user):
 
 def test_init_says_what_it_trusts_and_only_when_it_does(user):
     said = (
-        "trusted paddock.toml as it stands: it grants nothing beyond the defaults; "
-        "after an edit by hand: paddock trust\n"
+        "trusted paddock.toml as written: it grants nothing beyond the defaults; "
+        "after you edit it: paddock trust\n"
     )
     first = user.run("init")
-    assert first.out.startswith("made ")
+    assert first.out.startswith("created ")
     assert first.out.endswith(said)
     assert "trusted" not in user.run("init").out
     assert user.run("init", "--json").json["trusted"] == []
@@ -265,7 +265,9 @@ def test_a_directory_draws_no_row_of_its_own_by_its_name(user, tmp_path):
     assert (made.status, where.status) == (0, 0)
     rows = [row for row in where.out.splitlines() if row.startswith("policy")]
     assert rows == [f"policy   {tmp_path}/here\\npolicy   mine.toml/paddock.toml"]
-    assert made.out.splitlines()[0] == (f"made {tmp_path}/here\\npolicy   mine.toml/paddock.toml")
+    assert made.out.splitlines()[0] == (
+        f"created {tmp_path}/here\\npolicy   mine.toml/paddock.toml"
+    )
 
 
 GREEDY = '[paths]\nprotected = []\nsecret = []\n[profiles.standard]\nallow = ["tool:*"]\n'
@@ -320,7 +322,7 @@ def test_trust_lists_what_is_no_looser_under_a_heading_of_its_own(user):
         "  - profile standard allows tool:mcp:* (line 2)",
         "as strict as the defaults, or stricter:",
         (
-            "  - profile standard replaces the built-in one whole: "
+            "  - profile standard replaces the built-in one: "
             "what it does not name is denied (line 1)"
         ),
         "  - profile standard asks about tool:file:delete ** (line 3)",
@@ -372,7 +374,7 @@ def test_lint_and_test_read_a_file_that_is_not_the_projects(user, trusted):
         user.run("trust", "--yes")
 
     tested, linted = (user.run("policy", each, str(file)) for each in ("test", "lint"))
-    assert (tested.status, tested.out.splitlines()[-1], tested.err) == (0, "1 hold, 0 do not", "")
+    assert (tested.status, tested.out.splitlines()[-1], tested.err) == (0, "1 passed, 0 failed", "")
     assert (linted.status, linted.err) == (1, "")
     assert "team.toml:6: lint.git_none: shell.git leaves" in linted.out
     # The one in force is another, and is not changed by that.
@@ -447,13 +449,13 @@ def test_policy_check_of_what_is_no_action_is_two(user, action):
 def test_a_question_about_one_action_says_what_to_type_where_none_is_given(user, question):
     ran = user.run("policy", question)
     assert (ran.status, ran.out) == (2, "")
-    assert ran.err.splitlines()[:2] == ["error[usage]: no action is given", "  where: ACTION"]
+    assert ran.err.splitlines()[:2] == ["error[usage]: no action given", "  where: ACTION"]
     typed = ran.err.split("hint:")[1].split("'")[0].split()
     assert user.run(*typed[1:], "tool:file:create docs/a.md").status == 0
 
 
 def test_an_action_without_a_target_says_that_the_workspace_itself_is_judged(user):
-    said = "note: no target is given, so the workspace itself is judged: tool:file:view .\n"
+    said = "note: no target given, so the workspace itself is judged: tool:file:view .\n"
     for question in ("check", "explain"):
         assert user.run("policy", question, "tool:file:view").err == said
         assert user.run("policy", question, "tool:file:view .").err == ""
@@ -556,9 +558,9 @@ def test_verify_is_of_ledgers_by_name_and_says_what_verifies_a_copy(user):
     ran = user.run("ledger", "verify", "--ledger", "copy.jsonl")
     assert (ran.status, ran.out) == (2, "")
     assert ran.err.splitlines() == [
-        "error[usage]: no ledger of a plane is called 'copy.jsonl'",
+        "error[usage]: no ledger named 'copy.jsonl'",
         "  where: --ledger",
-        "  hint:  one of: governance, ho2m, ho1m, packages; a copy is verified with paddock-verify COPY.jsonl [CHECKPOINT]",
+        "  hint:  one of: governance, ho2m, ho1m, packages; to verify a copy: paddock-verify COPY.jsonl [CHECKPOINT]",
     ]
     assert user.run("ledger", "verify", "--ledger", "ho1m").status == 0
 
@@ -637,7 +639,7 @@ def test_doctor_says_which_backend_holds_commands_and_what_it_does_not_hold(user
 
 
 CALLS_RUN = [
-    {"name": "this project", "ok": True, "found": "its policy and its agents load", "remedy": ""},
+    {"name": "this project", "ok": True, "found": "its policy and agents load", "remedy": ""},
     {"name": "its records", "ok": True, "found": "can be written", "remedy": ""},
 ]
 
@@ -686,7 +688,7 @@ def test_doctor_says_why_no_call_runs_where_the_policy_does_not_load(user):
         {**row, "remedy": "paddock.toml:1: correct the syntax"},
         CALLS_RUN[1],
     ]
-    verdict = "no call runs here before this is mended: this project"
+    verdict = "no call can run here until this is fixed: this project"
     assert found.json["commands"] == f"refused; {verdict}"
     assert (found.status, shown.status) == (0, 0)
     assert why in shown.out
@@ -702,7 +704,7 @@ def test_doctor_says_why_no_call_runs_where_an_agent_does_not_load(user):
     said = user.run("doctor", "--json").json
 
     assert [row["ok"] for row in said["here"]] == [False, True]
-    assert said["commands"] == "refused; no call runs here before this is mended: this project"
+    assert said["commands"] == "refused; no call can run here until this is fixed: this project"
 
 
 def test_doctor_says_why_no_call_runs_where_nothing_can_be_recorded(user):
@@ -716,11 +718,11 @@ def test_doctor_says_why_no_call_runs_where_nothing_can_be_recorded(user):
         {
             "name": "its records",
             "ok": False,
-            "found": f"nothing can be written in {user.home}/.local: Not a directory",
-            "remedy": "make it writable for this user, or name another place: PADDOCK_HOME=DIR",
+            "found": f"cannot write in {user.home}/.local: Not a directory",
+            "remedy": "make it writable for this user, or choose another place: PADDOCK_HOME=DIR",
         },
     ]
-    assert said["commands"] == "refused; no call runs here before this is mended: its records"
+    assert said["commands"] == "refused; no call can run here until this is fixed: its records"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -789,14 +791,14 @@ def test_the_demo_ends_as_it_should_and_touches_neither_project_nor_plane(user):
 @pytest.mark.needs("stage")
 def test_the_demo_has_a_command_judged_one_held_one_only_shown_and_the_first_undone(user):
     scenes = {scene["title"]: scene for scene in user.run("demo", "--json").json}
-    command = scenes["It runs a command; each change is judged like a tool's"]
+    command = scenes["It runs a command; each change it makes is judged like a tool call"]
     assert command["outcome"] == "allowed"
     assert "  overwritten paddock-demo-list.md\nchanges refused: 1\n" in command["detail"]
-    out = scenes["A command tries to get out, and the kernel holds it"]
+    out = scenes["A command tries to leave the sandbox, and the kernel stops it"]
     assert (out["outcome"], "not for agents" in out["detail"]) == ("held", False)
-    shown = scenes["Or it only shows what a command would change"]
+    shown = scenes["A dry run only shows what a command would change"]
     assert (shown["outcome"], "-two\n+2\n" in shown["detail"]) == ("allowed", True)
-    assert scenes["What the first command did is taken back"]["outcome"] == "undone"
+    assert scenes["The changes of the first command are undone"]["outcome"] == "undone"
 
 
 HELD = [
@@ -923,7 +925,7 @@ def test_no_stream_that_is_closed_or_full_ends_in_a_traceback(user, line, status
 def test_a_directory_that_was_removed_is_a_usage_error(user):
     ran = in_bash(user, f"mkdir gone; cd gone; rmdir ../gone; {PADDOCK} where")
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert ran.stderr.startswith("error[usage]: there is no directory")
+    assert ran.stderr.startswith("error[usage]: directory ")
 
 
 def test_a_tail_shows_the_newest_entries_until_nobody_waits_any_more(user):

@@ -40,7 +40,7 @@ def test_after_trust_a_clones_agents_are_there(user: User) -> None:
     said = user.run("trust", "--yes")
 
     assert said.status == 0
-    assert "  - make helper: profile locked under main, in " in said.out
+    assert "  - create helper: profile locked under main, in " in said.out
     found = agents(user)
     assert (found["helper"]["profile"], found["helper"]["parent"]) == ("locked", "main")
     assert found["helper"]["workspace"] == str(user.project)
@@ -123,31 +123,31 @@ def test_a_workspace_outside_is_asked_about_by_name(user: User, place: str) -> N
     declare(user, f'{HELPER}[agents.roamer]\nprofile = "locked"\nworkspace = "{named}"\n')
     said = user.run("trust", "--yes")
     assert (said.status, sorted(agents(user))) == (0, ["helper", "main"])
-    assert "roamer is left as it is: --yes is no answer about a workspace outside" in said.err
+    assert "roamer is left unchanged: --yes does not approve a workspace outside" in said.err
 
     program = "from paddock.apps.cli.main import console; console()"
     argv = [sys.executable, "-c", program, "trust"]
     with Terminal.start(argv, {"HOME": str(user.home), "TERM": "dumb"}, user.project, 160) as asks:
         asks.wait_for("trust this policy? [y/N]")
         assert asks.answer("[y/N]", "y\r") == 0
-        assert f"let roamer work in {elsewhere}, outside of it? [y/N]" in asks.raw.decode()
+        assert f"let roamer work in {elsewhere}, outside the project? [y/N]" in asks.raw.decode()
     assert agents(user)["roamer"]["workspace"] == str(elsewhere)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('[agents.a]\nprofile = "open"\nparent = "b"\n', "there is no agent 'b', its parent"),
+        ('[agents.a]\nprofile = "open"\nparent = "b"\n', "its parent 'b' does not exist"),
         (
             '[agents.a]\nprofile = "open"\nparent = "b"\n[agents.b]\nprofile = "open"\nparent = "a"',
             "it is its own ancestor",
         ),
         ('[agents.main]\nprofile = "open"\nworkspace = "lib"\n', "the agent of the project"),
-        ('[agents.a]\nprofile = "open"\nworkspace = "/nowhere/x"\n', "there is no directory"),
+        ('[agents.a]\nprofile = "open"\nworkspace = "/nowhere/x"\n', "does not exist"),
         ('[agents.a]\nprofile = "open"\nparent = "main"\nmode = 1\n', 'unknown key "mode"'),
         (
             '[agents.a]\nprofile = "open"\npermissions = { read = ["a"] }\n',
-            "permissions in [agents.a] stand with a workspace or a parent alone",
+            "permissions in [agents.a] need a workspace or a parent",
         ),
         (
             '[agents.a]\nprofile = "open"\nparent = "main"\npermissions = { read = ["a//"] }\n',
@@ -182,4 +182,4 @@ def test_a_users_own_configuration_declares_no_agent(user: User) -> None:
     config.parent.mkdir(parents=True)
     config.write_text(HELPER)
     refused = user.run("agent", "list")
-    assert (refused.status, "stand in a project's own file" in refused.err) == (3, True)
+    assert (refused.status, "belong in a project's file" in refused.err) == (3, True)

@@ -254,7 +254,7 @@ def test_a_development_tool_in_the_static_list_does_not_load(operator, name):
         operator.change(tool_profile=profile, tools=[spec])
         ran = operator.run("tools", variables=RISKY)
         assert (ran.status, ran.out) == (3, "")
-        assert f"the development tool '{name}' stands in 'tools'" in ran.err
+        assert f"the development tool '{name}' is listed in 'tools'" in ran.err
         assert "line 1, field 'tools[0].tool_id'" in ran.err
 
 
@@ -311,8 +311,8 @@ def test_a_plane_that_was_neither_named_nor_registered_stays_closed(operator, tm
     assert [row["name"] for row in rows] == CORE
     project = find_project(brought, operator.environment(RISKY), None)
     assert not project.gate.is_open
-    assert project.gate.missing == ("this is no bare plane that you named or registered",)
-    told = "no development tools: this is no bare plane that you named or registered"
+    assert project.gate.missing == ("this is not a bare plane that you named or registered",)
+    told = "no development tools: this is not a bare plane that you named or registered"
     assert told in operator.run("tools", variables=RISKY, here=brought).err
     assert told not in operator.run("tools", here=brought).err
     opened = open_project(brought, operator.environment(RISKY))
@@ -437,7 +437,7 @@ def test_what_the_gate_found_is_shown_where_things_are(operator):
     }
 
 
-NO_APPROVALS = "made with --dev: nobody approves what changes this plane"
+NO_APPROVALS = "made with --dev: changes of this plane need no approval"
 
 
 @pytest.mark.parametrize("options", [("--dev",), ()])
@@ -513,7 +513,7 @@ def test_an_answer_that_is_given_without_the_variable_counts_where_the_agent_has
 def test_no_answer_counts_for_a_tool_that_the_configuration_took_away(asked):
     operator, kept = asked
     operator.change(tool_profile="production")
-    gone = "the agent does not have the tool any more"
+    gone = "the agent no longer has the tool"
     for more in ([], ["--resume"]):
         ran = operator.run("approvals", "grant", kept, *more, variables=RISKY)
         assert (ran.status, f"would count for no call: {gone}" in ran.err) == (1, True)

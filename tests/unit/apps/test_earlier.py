@@ -9,7 +9,7 @@ from paddock.workspace import version_of
 from tests.unit.apps.conftest import User
 
 WAS = version_of(b"one\n")
-NOT_KEPT = "[no diff: what it held then is not kept; it has {} bytes now]"
+NOT_KEPT = "[no diff: its earlier content is not stored; it has {} bytes now]"
 
 
 def write(user: User, path: str, content: str, agent: str = "main") -> None:

@@ -248,8 +248,8 @@ def test_a_key_that_is_not_there_is_told_with_its_place_and_how_to_bring_it(oper
     told = (
         "error[host]: the key cannot be read: No such file or directory\n"
         f"  where: '{keys}/{title}.governance.key'\n"
-        "  hint:  keys are kept by the plane's path: put the plane back where it was, or if it"
-        f" was moved, rename what is kept of it in '{keys}', .key and .signed, to '{title}.*'\n"
+        "  hint:  keys are stored by the plane's path: move the plane back, or if it was moved on"
+        f" purpose, rename its files in '{keys}', .key and .signed, to '{title}.*'\n"
     )
     assert (ran.status, ran.err[-len(told) :]) == (5, told)
 
@@ -306,8 +306,8 @@ def test_a_model_is_not_told_of_a_plane_whose_packages_are_being_changed(operato
         {
             "status": "error",
             "code": "ledger.busy",
-            "error": "packages of this plane are being changed right now; no gate looked",
-            "hint": "ask again when that is over",
+            "error": "packages of this plane are being changed right now; no gate ran",
+            "hint": "try again when that is done",
         },
     )
     assert operator.entries("governance", "GATE_RESULT") == []

@@ -9,7 +9,7 @@ import pytest
 import paddock
 from paddock.errors import ApprovalUnavailableError, PermissionDeniedError, ProtectedPathError
 from paddock.ledger.query import Filter, query
-from paddock.policy.decide import beside, decide, shell_for
+from paddock.policy.decide import combine_policies, decide, shell_for
 from paddock.policy.rules import parse_action
 from paddock.values.calls import Json
 from paddock.values.decisions import Agent
@@ -62,7 +62,7 @@ ACTIONS = [
 @pytest.mark.parametrize("profile", ["standard", "locked", "nobody's"])
 def test_of_two_policies_the_stricter_answer_counts(one, other, profile):
     here, given = paddock.Policy.parse(one), paddock.Policy.parse(other)
-    both, chain = beside(here, given), (Agent("main", profile),)
+    both, chain = combine_policies(here, given), (Agent("main", profile),)
     for text in ACTIONS:
         action = parse_action(text)
         answers = [decide(each, chain, [action]) for each in (here, given, both)]
@@ -74,16 +74,16 @@ def test_of_two_policies_the_stricter_answer_counts(one, other, profile):
     assert both.settings.limits.view_bytes_max == min(
         each.settings.limits.view_bytes_max for each in (here, given)
     )
-    assert beside(here, given).digest == both.digest
-    assert (both.digest == beside(given, here).digest) is (one == other)
+    assert combine_policies(here, given).digest == both.digest
+    assert (both.digest == combine_policies(given, here).digest) is (one == other)
 
 
 def test_a_profile_that_one_of_them_has_is_beside_the_standard_one_of_the_other():
     here = paddock.Policy.parse(f'{STANDARD}deny = ["tool:own:b"]')
     chain = (Agent("bot", "reader"),)
     for both in (
-        beside(here, paddock.Policy.parse(READER)),
-        beside(paddock.Policy.parse(READER), here),
+        combine_policies(here, paddock.Policy.parse(READER)),
+        combine_policies(paddock.Policy.parse(READER), here),
     ):
         outcomes = {
             text: decide(both, chain, [parse_action(text)]).outcome.word
@@ -188,7 +188,7 @@ def test_no_agent_changes_the_file_that_governs_it(place):
 @pytest.mark.parametrize(
     ("text", "error", "said"),
     [
-        (None, paddock.UsageError, "there is no policy file"),
+        (None, paddock.UsageError, "given.toml' not found"),
         ("[profiles", paddock.ConfigError, "given.toml:1"),
         ("[paths]\nprotcted = []\n", paddock.ConfigError, "protcted"),
         ('[profiles.a]\nallow = ["tool:fiel:view"]\n', paddock.ConfigError, "fiel"),
@@ -228,7 +228,7 @@ def test_an_agent_of_the_program_works_in_the_project_and_is_declared_nowhere(pl
         with pytest.raises(PermissionDeniedError):
             opened.create_file("a.md", "x")
         assert "create_file" not in [tool.name for tool in opened.tools.list_all()]
-    with pytest.raises(paddock.UsageError, match="there is no agent 'bot'"):
+    with pytest.raises(paddock.UsageError, match="no agent is named 'bot'"):
         paddock.open(place.project, agent="bot")
     (row,) = governance(place, "AGENT_CHANGED")
     assert (row["profile"], row["workspace"]) == ("locked", str(place.project))
@@ -272,10 +272,10 @@ def test_an_agent_of_the_program_has_its_own_permissions_and_never_exceeds_its_p
 @pytest.mark.parametrize(
     ("spec", "error", "said"),
     [
-        (paddock.AgentSpec("main"), paddock.UsageError, "there is an agent 'main' already"),
+        (paddock.AgentSpec("main"), paddock.UsageError, "an agent named 'main' exists already"),
         (paddock.AgentSpec("No Name"), paddock.UsageError, "not an agent's name"),
         (paddock.AgentSpec("a", ""), paddock.UsageError, "not a profile's name"),
-        (paddock.AgentSpec("a", parent="b"), paddock.UsageError, "there is no agent 'b'"),
+        (paddock.AgentSpec("a", parent="b"), paddock.UsageError, "no agent is named 'b'"),
         (paddock.AgentSpec("a", toolsets=("core",)), paddock.UsageError, "never declared"),
         (paddock.AgentSpec("a", workspace=Path("/nowhere")), paddock.UsageError, "nowhere"),
     ],
@@ -307,9 +307,9 @@ def test_check_decides_as_the_call_would_be_decided_and_makes_nothing(place):
     assert (denied.rule.text, denied.rule.place) == ("/a", "policy.toml:2")
     assert paddock.check(paddock.Action("file", "view", ".env"), place.project).code
     assert tree(place.base) == before
-    with pytest.raises(paddock.UsageError, match="there is none"):
+    with pytest.raises(paddock.UsageError, match="names the unknown operation"):
         paddock.check("tool:file:craete a", place.project)
-    with pytest.raises(paddock.UsageError, match="there is no agent 'x'"):
+    with pytest.raises(paddock.UsageError, match="no agent is named 'x'"):
         paddock.check("tool:file:view a", place.project, agent="x")
 
 

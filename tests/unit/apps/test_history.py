@@ -117,9 +117,9 @@ def test_undo_without_a_call_undoes_nothing_and_names_the_newest_that_it_could(p
     ran = person.place.run("undo")
     assert (ran.status, ran.out) == (2, "")
     assert ran.err.splitlines() == [
-        "error[usage]: no call is given, and none is chosen",
+        "error[usage]: no call given",
         "  where: CALL",
-        "  hint:  paddock history lists them all; the newest that can be undone:",
+        "  hint:  paddock history lists all calls; the newest that can be undone:",
         *(f"    paddock undo {calls[n]}  (create_file: created f{n})" for n in (2, 1, 0)),
     ]
     assert (person.tree(), len(person.calls())) == (before, 4)
@@ -133,7 +133,7 @@ def test_diff_without_a_call_names_the_newest_that_changed_something(person):
     ran = person.place.run("diff")
     assert (ran.status, ran.out) == (2, "")
     assert ran.err.splitlines()[2:] == [
-        "  hint:  paddock history lists them all; the newest that changed something:",
+        "  hint:  paddock history lists all calls; the newest that changed something:",
         f"    paddock diff {edited}  (create_file: overwritten a)",
         f"    paddock diff {created}  (create_file: created a)",
     ]
@@ -150,7 +150,7 @@ def test_a_call_says_its_own_id(person):
 def test_undo_without_a_call_says_where_there_is_none(person):
     ran = person.place.run("undo", "--json")
     assert (ran.status, ran.out) == (2, "")
-    assert "there is no call that can be undone" in ran.err
+    assert "no call given, and none that can be undone" in ran.err
 
 
 @pytest.mark.parametrize("identity", ["one", "-x", "two words"])
@@ -345,7 +345,10 @@ def test_history_says_where_somebody_else_brought_everything_back(person):
     call = person.call("delete_file", path="README.md")
     (person.root / "README.md").write_bytes(before)
     (line,) = person.place.run("history").out.splitlines()
-    assert (call in line, "[nothing to undo: all is as it was before it]" in line) == (True, True)
+    assert (call in line, "[nothing to undo: all files are as before the call]" in line) == (
+        True,
+        True,
+    )
 
 
 def test_an_undo_is_on_record_like_a_call(person):
@@ -486,7 +489,7 @@ def test_a_call_that_was_killed_before_its_result_can_be_found_and_undone(person
     readme.write_bytes(b"new")
     row = person.calls()[-1]
     assert (row["call"], row["outcome"], row["standing"]) == ("CALL-killed", "unknown", "yes")
-    assert "killed, or at work" in person.place.run("history").out
+    assert "killed, or still running" in person.place.run("history").out
     assert person.undo("CALL-killed").status == 0
     assert readme.read_bytes() == old
 
@@ -537,7 +540,7 @@ def test_an_agent_that_never_was_is_an_error_and_one_that_changed_nothing_is_non
         2,
         "",
         [
-            "error[usage]: there is no agent 'nobody', and there was none",
+            "error[usage]: no agent is or was named 'nobody'",
             "  where: --agent",
             "  hint:  one of: helper, main",
         ],
@@ -547,7 +550,7 @@ def test_an_agent_that_never_was_is_an_error_and_one_that_changed_nothing_is_non
         said = f"no call has changed anything in the workspace of agent '{name}'\n"
         assert (ran.status, ran.out, ran.err) == (0, "", said)
         ran = person.place.run("history", "a", "--agent", name)
-        assert f"has changed 'a' in the workspace of agent '{name}'; what" in ran.err
+        assert f"has changed 'a' in the workspace of agent '{name}'; for" in ran.err
     assert len(person.calls("--agent", "main")) == 1
 
 
@@ -568,7 +571,7 @@ def test_whoever_asks_about_an_agent_that_never_was_is_told_so(person, question)
     person.call("create_file", path="a", content="x")
     ran = person.place.run(*question, "--agent", "nobody")
     assert (ran.status, ran.out) == (2, "")
-    assert ran.err.startswith("error[usage]: there is no agent 'nobody', and there was none\n")
+    assert ran.err.startswith("error[usage]: no agent is or was named 'nobody'\n")
     for name in ("main", "gone"):
         assert person.place.run(*question, "--agent", name).status == 0
 
@@ -679,7 +682,7 @@ def test_a_plane_that_nobody_may_write_to_can_be_looked_at(tmp_path):
                 os.chmod(path, 0o500)
             with open_past(opened) as past:
                 (call,) = past.calls
-                assert past.standing(call) == "yes"
+                assert past.undo_status(call) == "yes"
                 assert [(diff.path, diff.kind) for diff in past.diff(call).paths] == [
                     ("a", "deleted")
                 ]
@@ -754,6 +757,6 @@ def test_a_time_alone_is_told_as_touched_and_is_nothing_to_undo(user):
     assert "touched: its content and its mode are as before" in shown
     assert "mode 0644 → 0600" in user.run("diff", second["call"]).out
     refused = user.run("undo", first["call"])
-    assert (refused.status, "set the times of files alone" in refused.err) == (1, True)
+    assert (refused.status, "changed only the times of files" in refused.err) == (1, True)
     assert user.run("undo", second["call"]).status == 0
     assert file.stat().st_mode & 0o777 == 0o644

@@ -47,5 +47,5 @@ def test_what_stands_there_already_asks_nobody(user, command, name):
     before = (user.project / name).read_bytes()
     with at_a_terminal(user, command) as terminal:
         assert terminal.result() == 0
-    assert "stands already in" in terminal.everything()
+    assert "already installed in" in terminal.everything()
     assert (user.project / name).read_bytes() == before

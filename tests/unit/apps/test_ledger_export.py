@@ -30,7 +30,7 @@ def test_a_file_is_made_whole_and_an_old_one_is_never_replaced(user):
     assert ran.json == {"status": "ok", "file": str(file), "ledger": "ho1m", "lines": 3}
     assert file.read_bytes() == ledger(user).read_bytes()
     again = user.run("ledger", "export", "--ledger", "ho1m", "--out", "a.jsonl")
-    assert (again.status, "is there already" in again.err) == (2, True)
+    assert (again.status, "exists already" in again.err) == (2, True)
     assert file.read_bytes() == ledger(user).read_bytes()
     nowhere = user.run("ledger", "export", "--ledger", "ho1m", "--out", "no/such/a.jsonl")
     assert nowhere.status == 5
@@ -50,9 +50,9 @@ def test_what_is_asked_for_alone_is_exported(user):
     ("options", "said"),
     [
         (["--last", "-1"], "--last must not be negative: -1"),
-        (["--since", "yesterday"], "'yesterday' is no time"),
-        (["--checkpoint", "x"], "--checkpoint goes with --format html"),
-        (["--format", "html", "--checkpoint", "gone"], "there is no checkpoint 'gone'"),
+        (["--since", "yesterday"], "invalid time 'yesterday'"),
+        (["--checkpoint", "x"], "--checkpoint needs --format html"),
+        (["--format", "html", "--checkpoint", "gone"], "checkpoint file 'gone' not found"),
         (["--ledger", "packages"], "the ledger packages does not exist yet"),
     ],
 )
@@ -84,7 +84,7 @@ def test_damage_is_exported_as_it_is_and_told(user):
     path.write_bytes(path.read_bytes() + b"\xffgarbage\n")
     ran = user.run("ledger", "export", "--ledger", "ho1m", "--format", "html", "--out", "a.html")
     assert ran.status == 4
-    assert "1 lines hold no entry" in ran.err
+    assert "1 lines are not valid entries" in ran.err
     assert user.run("ledger", "export", "--ledger", "ho1m", "--out", "a.jsonl").status == 0
     assert (user.project / "a.jsonl").read_bytes() == path.read_bytes()
 
@@ -109,8 +109,8 @@ def test_a_damaged_line_is_not_left_out_without_a_word(user, how):
     )
 
     assert (lines.status, page.status) == (4, 4)
-    assert "1 lines hold no entry and are left out" in lines.err
-    assert "1 lines hold no entry" in page.err
+    assert "1 lines are not valid entries and left out" in lines.err
+    assert "1 lines are not valid entries" in page.err
     assert page.json["bad"] == 1
 
 

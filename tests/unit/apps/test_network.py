@@ -157,7 +157,7 @@ def test_trust_names_what_packages_open(person):
     policy = person.project / "paddock.toml"
     policy.write_bytes(policy.read_bytes() + PACKAGES.encode())
 
-    assert "[network] packages is true: commands reach what your package clients do" in (
+    assert "[network] packages is true: commands reach the hosts of your package clients" in (
         person.run("trust").out
     )
 
@@ -258,7 +258,7 @@ def test_a_registry_that_says_nothing_is_told(person, registry, path):
     person.uses(f"{registry}/{path}")
     shown = person.run("network", "show", "--refresh")
 
-    assert (shown.status, shown.out.count("it does not say which hosts it uses")) == (0, 1)
+    assert (shown.status, shown.out.count("its hosts are unknown")) == (0, 1)
 
 
 # A rule by a person
@@ -368,5 +368,5 @@ def test_a_bare_plane_is_told_how_it_is_done_there(tmp_path):
     person = Person(tmp_path)
     ran = person.run("init", "--bare", "plane", "--network", "packages")
 
-    assert (ran.status, "write [network] packages = true" in ran.err) == (2, True)
+    assert (ran.status, "set packages = true under [network]" in ran.err) == (2, True)
     assert list(person.project.iterdir()) == []

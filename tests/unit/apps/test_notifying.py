@@ -37,7 +37,7 @@ def test_a_project_names_no_program(user: User):
     (user.project / "paddock.toml").write_bytes(policy)
     refused = user.run("trust", "--yes")
     assert refused.status == 3
-    assert "stands in the user's own configuration, never in a project" in refused.err
+    assert "is allowed only in the user's own configuration" in refused.err
 
 
 def test_nobody_is_told_of_what_is_answered_at_once(asking: User):

@@ -72,7 +72,7 @@ def test_what_is_no_option_and_no_argument_is_refused_as_ever(user, words, messa
     ("name", "metavar", "listed"),
     [
         ("approvals", "ACTION", "list, show, grant, refuse"),
-        ("policy", "QUESTION", "check, explain, test, lint, replay, diff"),
+        ("policy", "COMMAND", "check, explain, test, lint, replay, diff"),
     ],
 )
 def test_a_command_without_its_sub_command_lists_them(user, name, metavar, listed):

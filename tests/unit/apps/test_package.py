@@ -61,7 +61,7 @@ NEXT_POLICY = {"package_id": "PKG-POLICY-001", "version": "99.0.0"}
             "HOT/config/admin_config.json",
             b'{"tools": [{"tool_id": "nothing", "description": "d", "parameters": {}}]}',
             {"package_id": "PKG-ADMIN-001", "version": "99.0.0"},
-            "'nothing' is no core tool",
+            "'nothing' is not a core tool",
         ),
     ],
 )
@@ -252,8 +252,7 @@ def test_an_approval_says_that_no_install_takes_a_lower_version(operator):
 
     assert (ran.status, ran.out.startswith("WO-")) == (0, True)
     assert ran.err == (
-        "note: no install will take this package: "
-        "1.0.0 is below 1.1.0, which was installed before\n"
+        "note: this package cannot be installed: 1.0.0 is below 1.1.0, which was installed before\n"
     )
 
 
@@ -290,7 +289,7 @@ def test_a_projects_plane_takes_no_packages(operator, tmp_path):
         ("uninstall", "PKG-A"),
     ):
         ran = operator.run("package", *arguments, here=project)
-        assert (ran.status, "no bare plane" in ran.err) == (2, True), arguments
+        assert (ran.status, "not a bare plane" in ran.err) == (2, True), arguments
 
 
 def test_a_plane_of_somebody_elses_is_not_changed_before_it_is_trusted(operator):

@@ -256,11 +256,11 @@ def test_on_a_plane_that_was_brought_nothing_is_loaded(operator, tmp_path):
 @pytest.mark.parametrize(
     ("entry", "reason"),
     [
-        ({"tool_id": "read_file", "package_id": PACKAGE}, "a tool of that name already"),
+        ({"tool_id": "read_file", "package_id": PACKAGE}, "a tool of that name exists already"),
         ({"tool_id": "word_dev", "package_id": PACKAGE}, "development tools"),
-        ({"tool_id": "../x", "package_id": PACKAGE}, "no tool can be called so"),
-        ({"tool_id": "words", "package_id": PACKAGE}, "it brings 0 files words.py"),
-        ({"tool_id": "word_count", "package_id": "PKG-KERNEL-001"}, "it brings 0 files"),
+        ({"tool_id": "../x", "package_id": PACKAGE}, "invalid tool name"),
+        ({"tool_id": "words", "package_id": PACKAGE}, "it has 0 tool files words.py"),
+        ({"tool_id": "word_count", "package_id": "PKG-KERNEL-001"}, "it has 0 tool files"),
     ],
 )
 def test_a_name_that_is_taken_or_not_there_is_not_loaded(operator, entry, reason):
@@ -286,8 +286,8 @@ def test_a_name_that_is_taken_or_not_there_is_not_loaded(operator, entry, reason
         (WORDLESS, "WordlessError"),
         (TOOL + HALF, "AttributeError"),
         (TOOL.replace(b'"Count the words of a file."', b"None"), "not both text"),
-        (b"def tool():\n    return 7\n", "makes no Tool"),
-        (TOOL.replace(b'name="word_count"', b'name="other"'), "it is called 'other'"),
+        (b"def tool():\n    return 7\n", "does not return a Tool"),
+        (TOOL.replace(b'name="word_count"', b'name="other"'), "its tool has the name 'other'"),
         (b"\0", "SyntaxError|ValueError"),
         (b"\xff\xfe", "SyntaxError|ValueError"),
     ],

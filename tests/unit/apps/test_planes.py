@@ -68,5 +68,5 @@ def test_an_empty_name_is_no_directory_and_removes_nothing(user, plane):
     # Threat: `paddock plane remove "$OLD" --yes` where the variable is not set.
     ran = user.run("plane", "remove", "", "--yes")
 
-    assert (ran.status, "DIR is empty, and names no directory" in ran.err) == (2, True)
+    assert (ran.status, "DIR is empty: expected a directory" in ran.err) == (2, True)
     assert Path(plane).is_dir()

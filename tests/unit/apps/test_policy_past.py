@@ -88,7 +88,7 @@ def test_another_policy_shows_what_changes_and_nothing_is_run_or_written(user):
     assert example["call_id"].startswith("CALL-")
     assert shown["lost"][0]["why"] == "undecided"
     said = user.run("policy", "replay", "--policy", name).out
-    assert "nothing was run" in said
+    assert "no tool was run" in said
     assert "newly denied: agent main, 1 call" in said
 
 
@@ -124,7 +124,7 @@ def test_replay_reads_a_ledger_from_elsewhere(user, tmp_path):
     other = ("policy", "replay", "--ledger", str(tmp_path / "other.jsonl"), "--agent")
     assert (user.run(*other, "theirs").status, user.run(*other, "nobody").status) == (0, 2)
     ran = user.run("policy", "replay", "--ledger", "none.jsonl")
-    assert (ran.status, "there is no ledger" in ran.err) == (2, True)
+    assert (ran.status, "ledger 'none.jsonl' not found" in ran.err) == (2, True)
     assert user.run("policy", "replay", "--ledger", "nonsense").status == 2
 
 
@@ -241,8 +241,8 @@ def test_diff_without_a_file_of_the_project_says_what_to_name(user):
         ran = user.run("policy", "diff", *words)
         assert (ran.status, ran.out) == (2, "")
         assert ran.err == (
-            "error[usage]: the project has no policy file of its own\n"
-            "  hint:  name the file that is meant; or paddock init writes one\n"
+            "error[usage]: the project has no policy file\n"
+            "  hint:  name a file; or write one with paddock init\n"
         )
     assert user.run("policy", "diff", "built-in", "built-in").status == 0
     assert user.run("policy", "diff", "").status == 3
@@ -294,7 +294,7 @@ def test_of_a_kind_of_agent_that_is_recorded_without_its_parent_nothing_is_guess
         ]
         asked = ("policy", "explain", "call-Explore", "--json")
         told = place.run(*asked, "--ledger", "./older.jsonl").json
-        assert told["now"]["note"] == "the record lacks what a decision needs"
+        assert told["now"]["note"] == "the record lacks data that a decision needs"
         assert place.run(*asked).json["now"]["note"] == ""
 
 
@@ -333,7 +333,7 @@ def test_diff_tries_a_binding_of_an_agent_of_the_plane_for_that_agent(user):
     assert user.run("policy", "diff", "new.toml", "new.toml").status == 0
 
 
-CHANGED = "the policy has changed since; of the one in force: paddock policy explain ACTION"
+CHANGED = "the policy has changed since; for the current one: paddock policy explain ACTION"
 UNLOADABLE = "no policy is in force now: not TOML: expected '=' after a key in a key/value pair"
 
 
@@ -418,7 +418,7 @@ def test_what_nearly_matched_a_recorded_call_and_what_would_change_it_is_told(us
     (user.project / "paddock.toml").write_text(NEAR + "# more\n")
     user.run("trust", "--yes")
     rows = user.run("policy", "explain", asked).out.splitlines()
-    assert rows[-1] == f"  to change it: not told: {CHANGED}"
+    assert rows[-1] == f"  to change it: not known: {CHANGED}"
 
 
 def test_a_call_that_nobody_granted_is_told_with_why_it_was_asked_about(user):
@@ -448,7 +448,7 @@ def test_a_recorded_call_has_its_agent_and_none_is_named_for_it(user):
     call = newest_call(user, "TOOL_INTENT")
     ran = user.run("policy", "explain", call, "--agent", "main")
     assert (ran.status, ran.out) == (2, "")
-    assert f"error[usage]: --agent is for an action; '{call}' is a recorded call" in ran.err
+    assert f"error[usage]: --agent is only for an action; '{call}' is a recorded call" in ran.err
     assert user.run("policy", "explain", call).status == 0
     assert user.run("policy", "explain", "tool:file:view a", "--agent", "main").status == 0
 
@@ -472,7 +472,7 @@ def test_a_call_without_a_result_is_unknown_and_one_before_policy_says_so(user, 
 def test_a_call_that_is_not_there_is_a_usage_error(user):
     ran = user.run("policy", "explain", "CALL-0000")
     assert (ran.status, ran.out) == (2, "")
-    assert "there is no call 'CALL-0000'" in ran.err
+    assert "call 'CALL-0000' not found" in ran.err
 
 
 def test_explain_of_a_call_makes_nothing(user, tmp_path: Path):

@@ -406,7 +406,7 @@ def test_an_undo_is_refused_where_a_file_changed_since_and_nothing_is_changed(pl
 @pytest.mark.parametrize("call", ["CALL-0000000000000000", "", "viewed"])
 def test_what_changed_nothing_is_not_undone(runtime, call):
     runtime.call("view", {"path": "README.md"}, call_id="viewed")
-    with pytest.raises(paddock.UsageError, match="no call .* that changed anything"):
+    with pytest.raises(paddock.UsageError, match="no call .* changed anything"):
         runtime.undo(call)
 
 
@@ -616,7 +616,9 @@ class SaysYesLater:
     ],
 )
 def test_what_cannot_be_asked_is_refused_before_anything_is_opened(place, open_it, approver, why):
-    with pytest.raises(paddock.UsageError, match=f"the approver {why}, and is to be called"):
+    with pytest.raises(
+        paddock.UsageError, match=f"the approver {why}, and has to be a plain function"
+    ):
         open_it(place.project / "nowhere", approver=approver)
 
 

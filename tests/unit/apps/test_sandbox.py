@@ -35,7 +35,7 @@ def test_a_trusted_policy_changes_the_plan_and_its_digest(user):
     after = user.run("sandbox", "plan", "--json").json
     assert (after["network"], after["readable"]) == ("none", ["/usr"])
     assert after["left_out"] == [
-        {"path": os.path.realpath(user.home), "why": "it is, or holds, the home directory"}
+        {"path": os.path.realpath(user.home), "why": "it is or contains the home directory"}
     ]
     assert len({each["digest"] for each in (before, after)}) == 2
 
@@ -44,8 +44,8 @@ def test_a_directory_of_the_workspace_is_told_to_come_last_in_path(user):
     programs = user.project.resolve() / ".venv" / "bin"
     programs.mkdir(parents=True)
     note = (
-        f"last in PATH {programs}: commands can change it; to run what is there, "
-        "name it by its path\n"
+        f"last in PATH {programs}: commands can change it; "
+        "run programs in it by their path\n"
     )
 
     def shown(path: str) -> str:
@@ -67,9 +67,7 @@ def test_another_agents_workspace_is_closed(user):
     assert user.run("trust", "--yes").status == 0
     found = user.run("sandbox", "plan", "--json").json
     assert found["readable"] == ["/usr"]
-    assert [each["why"] for each in found["left_out"]] == [
-        "it lies in the workspace of agent second"
-    ]
+    assert [each["why"] for each in found["left_out"]] == ["it is in the workspace of agent second"]
 
 
 def test_an_agent_that_does_not_exist_is_a_mistake_of_usage(user):

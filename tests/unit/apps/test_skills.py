@@ -102,5 +102,5 @@ def test_a_model_is_told_how_many_skills_are_over_the_limit(operator, more):
 
     paths = [f"HO1/skills/{name}/SKILL.md" for name in names] + BROUGHT
     assert [row["path"] for row in facts.pop("skills")] == paths[: limits.skills_max]
-    said = "1 more skills are not named: 100 are, the first by path"
+    said = "1 more skills are not listed: only the first 100 by path are"
     assert facts == ({"skills_left_out": said} if more else {})

@@ -27,5 +27,5 @@ def test_an_index_that_was_edited_fails_a_full_verification_and_no_other(user):
     quick, full = user.run("ledger", "verify"), user.run("ledger", "verify", "--full")
 
     assert (quick.status, full.status) == (0, 4)
-    assert "the index does not say what the lines say" in full.err
+    assert "the index does not match the ledger" in full.err
     assert file.name in full.err

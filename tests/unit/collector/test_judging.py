@@ -173,7 +173,7 @@ def test_what_departs_is_said(host):
     )
     assert judge(host.chain, stored, head, other.offer(5), junk) == OfferRefusal(
         RefusalCode.ROOT,
-        "line 5 is here with other bytes, and what is offered does not make the signed root",
+        "line 5 differs from the accepted one, and the lines do not produce the signed root",
     )
 
 

@@ -312,7 +312,7 @@ def test_what_lies_too_deep_is_not_looked_into_and_is_a_failure(plane):
     result = plane.check("G0B")
 
     assert result.status is Status.FAIL
-    assert result.failures[-1].reason == "it lies 256 directories deep: nobody looked into it"
+    assert result.failures[-1].reason == "it is 256 directories deep, and was not checked"
 
 
 def test_a_package_that_is_upgraded_or_gone_leaves_nothing_to_complain_of(plane):

@@ -155,7 +155,9 @@ def test_a_run_counts_only_for_what_was_installed_then(plane):
 
     told = plane.check_for_model("G4")
     assert told.status is Status.NOT_APPLICABLE
-    assert told.note.startswith("not run yet on what is installed now; the last was run ")
+    assert told.note.startswith(
+        "not run yet on the packages that are installed now; the last was run "
+    )
 
 
 def test_what_other_gates_said_is_no_run(plane):

@@ -258,7 +258,7 @@ def test_a_statement_about_another_set_does_not_count(plane):
     plane.rechain("packages", change)
 
     (failure,) = plane.check("G5").failures
-    assert "the signature is of the set" in failure.reason
+    assert "the signature is for the set" in failure.reason
 
 
 def test_a_strangers_key_cannot_sign(plane):

@@ -210,7 +210,7 @@ PAST: Faults = {
                 p, f, lambda found: [found[0], *reversed(found[1:])]
             ),
             "an entry is spaced": lambda p, f=file: rewrite(p, f, spaced),
-            "a key stands there twice": lambda p, f=file: rewrite(p, f, doubled_key),
+            "a key is given twice": lambda p, f=file: rewrite(p, f, doubled_key),
             "a letter is written another way": lambda p, f=file: rewrite(p, f, escaped),
             "it is told anew from the middle": lambda p, f=file: told_anew(
                 p, f, reason(1, "nothing happened")

@@ -134,7 +134,7 @@ def test_a_page_that_leaves_entries_out_verifies_all_the_same(tmp_path: Path) ->
     assert b"number" not in page.split(b'id="lines"')[1].split(b"</pre>")[0]
     seen = open_page(page, tmp_path)
     assert [line[0] for line in seen.found] == ["✓", "✓", "✓", "–"]
-    assert seen.found[-1].startswith("– 29 of 40 entries are left out here; their hashes")
+    assert seen.found[-1].startswith("– 29 of 40 entries are left out here; a checkpoint signs")
     # One bit of what stands for them, and the root is another.
     forged = changed(
         page, lambda rows: [row.replace("a", "b") if row[0] == "#" else row for row in rows]
@@ -183,7 +183,7 @@ def test_a_changed_line_is_shown_as_broken_with_its_place(
     ("change", "said"),
     [
         (lambda rows: rechained(rows, 5), "these 12 are not those that were signed"),
-        (lambda rows: rows[:9], "it was signed for 12 entries, and there are 9: the end is gone"),
+        (lambda rows: rows[:9], "it was signed for 12 entries, but 9 are here: the end is gone"),
         (
             lambda rows: [*rows[:-1], rows[-1].replace("number", "NUMBER")],
             "these 12 are not those that were signed",
@@ -207,7 +207,7 @@ def test_without_a_checkpoint_a_ledger_made_anew_looks_whole_and_the_page_says_s
     page = changed(page_of(tmp_path / "a.jsonl", []), lambda rows: rechained(rows, 5))
     seen = open_page(page, tmp_path)
     assert (seen.verdict, seen.problems) == ("partly", [])
-    assert seen.found[1].startswith("– there is no checkpoint here")
+    assert seen.found[1].startswith("– no checkpoint here")
 
 
 def test_a_checkpoint_of_another_key_and_one_that_is_none_are_broken(tmp_path: Path) -> None:
@@ -236,9 +236,9 @@ def test_a_script_that_is_added_to_the_page_does_not_run(tmp_path: Path) -> None
     ("held", "said"),
     [
         ("key", "✓ this is the key that the page was verified with"),
-        ("other key", "✗ another key: this ledger is not that key's"),
+        ("other key", "✗ another key: it did not sign this ledger"),
         ("note", "✓ your checkpoint of 7 entries: signed, and exactly these first 7 entries"),
-        ("old", "✗ your checkpoint of 7 entries: signed for 7 entries, and these 7 are not those"),
+        ("old", "✗ your checkpoint of 7 entries: signed for 7 entries, but these 7 are not those"),
     ],
 )
 def test_a_reader_compares_what_it_holds(tmp_path: Path, held: str, said: str) -> None:

@@ -294,7 +294,7 @@ EDITS = {
     "it has less": "UPDATE covered SET entries = entries - 1",
     "it has nothing": "DELETE FROM covered",
     "it says nothing": "UPDATE covered SET leaf = NULL",
-    "it has another end": "UPDATE covered SET end = end - 10",
+    "its end is not a line end": "UPDATE covered SET end = end - 10",
     "it has a trigger": "CREATE TRIGGER t AFTER INSERT ON line BEGIN DELETE FROM line; END",
     "it has another table": "CREATE TABLE other (x)",
     "it lacks an index": "DROP INDEX by_type",

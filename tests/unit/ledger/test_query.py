@@ -257,7 +257,7 @@ def test_a_file_that_is_no_ledger_gives_no_rows(tmp_path, content):
 
 
 def test_a_ledger_that_is_not_there_cannot_be_queried(path):
-    with pytest.raises(HostError, match="there is no ledger here"):
+    with pytest.raises(HostError, match="ledger not found"):
         query(path, Filter())
 
 

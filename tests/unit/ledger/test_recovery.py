@@ -332,14 +332,14 @@ def test_another_newest_line_than_the_recorded_one_is_refused(path, damage, mark
     wipe(path, *MARKS[marks])
     put(path, DAMAGES[damage](content_of(path)))
 
-    assert_refused(path, "another line than was written")
+    assert_refused(path, "a line of the ledger was changed")
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_after_a_new_boot_another_line_before_the_commit_mark_is_refused(path, damage):
     put(path, DAMAGES[damage](content_of(path)))
 
-    assert_refused(path, "another line", disk=FaultyDisk(boot=OTHER_BOOT))
+    assert_refused(path, "line of the ledger was changed", disk=FaultyDisk(boot=OTHER_BOOT))
 
 
 @pytest.mark.parametrize("marks", MARKS)
@@ -409,7 +409,7 @@ def test_damage_inside_an_open_ledger_is_refused_where_the_end_has_moved(path):
     put(path, DAMAGES["a byte more in the middle"](content_of(path)))
     before = content_of(path)
 
-    with pytest.raises(LedgerDamagedError, match="another line"):
+    with pytest.raises(LedgerDamagedError, match="line of the ledger was changed"):
         ledger.append([note("three")])
 
     assert content_of(path) == before
@@ -422,7 +422,7 @@ def test_an_edit_before_the_commit_mark_is_found_behind_entries_that_no_commit_c
     ledger.close()
     put(path, content_of(path).replace(b'"two"', b'"owt"'))
 
-    assert_refused(path, "another line")
+    assert_refused(path, "line of the ledger was changed")
 
 
 def test_after_a_new_boot_the_append_mark_says_nothing(path):
@@ -456,7 +456,7 @@ def test_where_the_boot_is_not_known_the_append_mark_says_nothing(path, tmp_path
 
 
 def assert_refused_only_on_this_boot(path):
-    assert_refused(path, "another line")
+    assert_refused(path, "line of the ledger was changed")
     open_ledger(path, disk=FaultyDisk(boot=OTHER_BOOT)).append([note("after")])
 
 

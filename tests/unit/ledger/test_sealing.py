@@ -303,7 +303,9 @@ def test_a_ledger_that_went_back_is_not_signed(sealed):
     sealed.write(sealed.lines()[:3])
     sealed.forget_sidecars()
 
-    with pytest.raises(LedgerDamagedError, match="went back: 6 entries were signed, 3 are here"):
+    with pytest.raises(
+        LedgerDamagedError, match="was rolled back: 6 entries were signed, 3 are here"
+    ):
         open_kept(sealed, Shelf(), Clock()).seal()
     assert sealed.signer.last().note == note_before
 

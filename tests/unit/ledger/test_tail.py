@@ -96,5 +96,5 @@ def test_a_ledger_that_is_replaced_ends_it(path):
 
 
 def test_a_ledger_that_is_not_there_cannot_be_followed(path):
-    with pytest.raises(HostError, match="there is no ledger here"):
+    with pytest.raises(HostError, match="ledger not found"):
         list(follow(path, last=0, poll=Poll()))

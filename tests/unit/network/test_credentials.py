@@ -402,7 +402,9 @@ def test_credentials_are_read_from_the_users_configuration():
 
 
 def test_a_project_names_no_credentials():
-    with pytest.raises(ConfigError, match=r"\[credentials\] stands in the user's own") as caught:
+    with pytest.raises(
+        ConfigError, match=r"\[credentials\] is allowed only in the user's"
+    ) as caught:
         loaded(TABLE, Scope.PROJECT)
 
     assert caught.value.where == "config.toml:1"
@@ -422,14 +424,14 @@ def test_a_project_names_no_credentials():
         ('hosts = ["api.example.org", "api.example.org:8443"]\n', "", 1, "names no hosts"),
         ("ISSUES_TOKEN", "LD_PRELOAD", 3, "LD_"),
         ("ISSUES_TOKEN", "PATH", 3, "PATH"),
-        ("ISSUES_TOKEN", "ISSUES TOKEN", 3, "no name of a variable"),
-        ("ISSUES_TOKEN", "ISSUES*", 3, "no name of a variable"),
-        ('variable = "ISSUES_TOKEN"\n', "", 1, "no name of a variable"),
-        ('{command = ["pass", "issues"]}', "{}", 4, "not exactly one place"),
-        ('{command = ["pass", "issues"]}', '{env = "A", file = "/b"}', 4, "not exactly one place"),
+        ("ISSUES_TOKEN", "ISSUES TOKEN", 3, "not a variable name"),
+        ("ISSUES_TOKEN", "ISSUES*", 3, "not a variable name"),
+        ('variable = "ISSUES_TOKEN"\n', "", 1, "not a variable name"),
+        ('{command = ["pass", "issues"]}', "{}", 4, "exactly one source"),
+        ('{command = ["pass", "issues"]}', '{env = "A", file = "/b"}', 4, "exactly one source"),
         ('{command = ["pass", "issues"]}', '{file = "b"}', 4, "not an absolute path"),
         ('{command = ["pass", "issues"]}', '{vault = "b"}', 4, "vault"),
-        ('{command = ["pass", "issues"]}', '"secret-itself"', 4, "not exactly one place"),
+        ('{command = ["pass", "issues"]}', '"secret-itself"', 4, "exactly one source"),
         ("from =", 'value = "x"\nfrom =', 4, "value"),
         ("[credentials.issues]", "[credentials]\nissues = 1\n[x]", 2, "not a table"),
     ],

@@ -53,13 +53,13 @@ def test_it_allows_what_it_is_for():
         ({"claim": replace(CLAIM, now=NOW + 10_000)}, "expired"),
         ({"claim": replace(CLAIM, paths=(*PATHS, "HOT/scripts/x"))}, "scope"),
         ({"used": {WO}}, "used already"),
-        ({"keys": {}}, "none of this plane's"),
+        ({"keys": {}}, "is not enrolled in this plane"),
         ({"keys": {public_half(KEY).key_id: public_half(OTHER)}}, "signature"),
         ({"approval": replace(APPROVAL, digest="sha256:" + "00" * 32)}, "signature"),
         ({"approval": replace(APPROVAL, scope=("**",))}, "signature"),
         ({"approval": replace(APPROVAL, expires="2099-01-01T00:00:00Z")}, "signature"),
         ({"approval": replace(APPROVAL, wo_id="WO-" + "2" * 32)}, "signature"),
-        ({"approval": replace(APPROVAL, key_id=public_half(OTHER).key_id)}, "none of this plane's"),
+        ({"approval": replace(APPROVAL, key_id=public_half(OTHER).key_id)}, "is not enrolled in this plane"),
         ({"approval": replace(APPROVAL, signature="")}, "signature"),
     ],
 )
@@ -151,7 +151,7 @@ def test_the_scope_of_many_files_is_made_read_and_covers_them(layout):
 
 def test_an_approval_that_no_reader_would_take_is_not_made(layout):
     scope = tuple(f"HOT/{count}/{'x' * 4_000}" for count in range(4_100))
-    with pytest.raises(UsageError, match="over 16000000: its scope has 4100 patterns") as caught:
+    with pytest.raises(UsageError, match="more than 16000000: its scope has 4100 patterns") as caught:
         make_approval(KEY, WO, DIGEST, scope, NOW + 60)
     assert caught.value.where == "--scope"
 

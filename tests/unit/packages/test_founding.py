@@ -95,7 +95,7 @@ def test_a_key_that_somebody_else_left_there_founds_nothing(environment, plane):
     # Even where we know the place: what stands there is not ours.
     register_bare_plane(plane, environment)
     for profile in ("production", "development"):
-        with pytest.raises(ConfigError, match=r"somebody else|has a key"):
+        with pytest.raises(ConfigError, match=r"another operator's key|a key or an approval"):
             init_bare_plane(plane, environment, profile)
         assert not (plane / PLANE_MARKER).exists()
         assert read_installed(layout).packages == {}
@@ -117,7 +117,7 @@ def test_a_file_of_a_package_that_somebody_wrote_there_before_is_not_taken_over(
     left_behind(plane)
     register_bare_plane(plane, environment)
     (plane / "HOT/kernel/README.md").write_bytes(b"mine\n")
-    with pytest.raises(UsageError, match=r"holds 'HOT/kernel/README.md'"):
+    with pytest.raises(UsageError, match=r"contains 'HOT/kernel/README.md'"):
         init_bare_plane(plane, environment, "production")
     assert (plane / "HOT/kernel/README.md").read_bytes() == b"mine\n"
 
@@ -180,7 +180,7 @@ def test_a_plane_that_lost_its_configuration_gets_no_default_one(environment, pl
     for each in ("production", "development"):
         with pytest.raises(ConfigError, match="lost its HOT/config/admin_config.json") as refused:
             init_bare_plane(plane, environment, each)
-        assert refused.value.hint.startswith("put that file back from a backup")
+        assert refused.value.hint.startswith("restore that file from a backup")
         assert whole_tree(plane) == before
     (plane / PLANE_MARKER).write_bytes(config)
     made, _ = init_bare_plane(plane, environment, profile)
@@ -194,7 +194,7 @@ def test_an_approval_that_a_founding_used_installs_nothing_again(environment, pl
     content = removed.read_bytes()
     removed.unlink()
     before = whole_tree(plane)
-    with pytest.raises(ConfigError, match=r"'HO2/kernel/README.md' is not as in the set"):
+    with pytest.raises(ConfigError, match=r"'HO2/kernel/README.md' differs from the recorded set"):
         init_bare_plane(plane, environment, "production")
     assert whole_tree(plane) == before
     removed.write_bytes(content)
@@ -224,7 +224,7 @@ def test_a_stopped_init_goes_on_under_the_word_that_it_began_with(
 ):
     layout = stop(plane, environment, stopped)
     before = whole_tree(plane)
-    with pytest.raises(ConfigError, match=f"an init {how} --dev was stopped here") as refused:
+    with pytest.raises(ConfigError, match=f"an init {how} --dev was interrupted here") as refused:
         init_bare_plane(plane, environment, other)
     assert "nothing was changed" in refused.value.hint
     assert whole_tree(plane) == before

@@ -302,7 +302,7 @@ def test_a_changed_file_is_replaced_by_an_upgrade_and_kept_in_the_history(bench)
 
 
 def note_of(path: str, content: bytes) -> str:
-    kept = f"what stood there is kept in objects as {digest_of(content)}"
+    kept = f"its content is kept in objects as {digest_of(content)}"
     return f"{path} had been changed; {kept}, until the history needs the room"
 
 
@@ -445,7 +445,7 @@ def test_an_upgrade_leaves_edited_configuration_and_renews_the_rest(bench):
 
     assert (bench.root / "HOT/config/x.json").read_bytes() == b"edited\n"
     assert (bench.root / "HOT/config/y").read_bytes() == b"2\n"
-    assert report.notes == ("HOT/config/x.json is configuration and stays as it is",)
+    assert report.notes == ("HOT/config/x.json is configuration, and was kept",)
 
 
 def test_configuration_goes_with_its_package_and_stays_in_the_history(bench):
@@ -753,7 +753,7 @@ def test_a_change_that_was_stopped_after_the_swap_is_completed_and_recorded_once
             if is_on_record:
                 bench.depot.ledger.append(bench.depot.pending.read().changes[0].entry)
             refused = read_installed(bench.layout).problems
-            assert ["does not tell of it yet" in each.reason for each in refused] == [True]
+            assert ["has no entry of it yet" in each.reason for each in refused] == [True]
 
             assert settle(bench.depot) == "PKG-A-001"
 

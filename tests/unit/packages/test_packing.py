@@ -131,7 +131,7 @@ def test_an_undeclared_file_stops_it(source: Path, tmp_path: Path):
 def test_a_stale_hash_stops_it(source: Path, tmp_path: Path):
     (source / "HOT/kernel/a.txt").write_bytes(b"b\n")
 
-    assert "stale" in refused(source, tmp_path)["HOT/kernel/a.txt"]
+    assert "out of date" in refused(source, tmp_path)["HOT/kernel/a.txt"]
 
 
 def test_a_missing_hash_stops_it(tmp_path: Path):
@@ -147,7 +147,7 @@ def test_a_missing_hash_stops_it(tmp_path: Path):
 def test_a_declared_file_that_is_missing_stops_it(source: Path, tmp_path: Path):
     (source / "HOT/kernel/a.txt").unlink()
 
-    assert "not there" in refused(source, tmp_path)["HOT/kernel/a.txt"]
+    assert "missing" in refused(source, tmp_path)["HOT/kernel/a.txt"]
 
 
 def test_declared_litter_stops_it(tmp_path: Path):

@@ -136,7 +136,7 @@ def test_a_receipt_lists_the_files_of_its_manifest(bench):
     value = json.loads(path.read_bytes())
     value["files"] = []
     path.write_text(json.dumps(value))
-    assert "other files" in problems(bench)
+    assert "list different files" in problems(bench)
 
 
 def test_a_package_under_another_name_is_none(bench):

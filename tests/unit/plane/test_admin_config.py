@@ -206,7 +206,7 @@ def test_a_mistake_stops_the_load_and_names_file_line_and_field(value, field):
 def test_what_is_no_flag_is_called_what_it_is(value, found):
     with pytest.raises(ConfigError) as caught:
         parse({"classify": value})
-    assert caught.value.message == f"'classify' holds {found}, not true or false"
+    assert caught.value.message == f"'classify' is {found}, not true or false"
 
 
 def test_the_line_is_that_of_the_field():
@@ -214,7 +214,7 @@ def test_the_line_is_that_of_the_field():
     with pytest.raises(ConfigError) as caught:
         parse_admin_config(text, FILE)
     assert caught.value.where == f"{FILE}, line 5, field 'budget.mode'"
-    assert caught.value.message == "'mode' is 'on', which it cannot be"
+    assert caught.value.message == "'on' is not a valid value of 'mode'"
     assert caught.value.hint == "one of: enforce, warn, off"
 
 

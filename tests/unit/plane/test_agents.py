@@ -124,8 +124,8 @@ def test_of_many_that_create_one_name_exactly_one_wins(store):
         (AgentSpec("x", toolsets=("development",)), "never declared"),
         (AgentSpec("x", profile=""), "not a profile's name"),
         (AgentSpec("x", profile="a\nb"), "not a profile's name"),
-        (AgentSpec("x", parent="nobody"), "there is no agent 'nobody'"),
-        (AgentSpec("x", workspace=Path("/does/not/exist")), "there is no directory"),
+        (AgentSpec("x", parent="nobody"), "no agent is named 'nobody'"),
+        (AgentSpec("x", workspace=Path("/does/not/exist")), "does not exist"),
     ],
 )
 def test_what_cannot_be_is_refused_and_leaves_nothing(store, new, message):
@@ -168,7 +168,7 @@ def test_the_admin_of_a_bare_plane_comes_from_its_configuration_alone(tmp_path, 
     store.create(AgentSpec("zoe"))
     assert store.names() == ("admin", "zoe")
     assert store.read("admin") == admin_of(layout)
-    with pytest.raises(UsageError, match="there is an agent 'admin' already"):
+    with pytest.raises(UsageError, match="an agent named 'admin' exists already"):
         store.create(AgentSpec("admin"))
     assert os.listdir(layout.agents) == ["zoe"]
 
@@ -216,13 +216,13 @@ def test_a_workspace_in_another_bare_plane_is_refused(store, environment, projec
     assert store.create(AgentSpec("before", workspace=other)).workspace == other
     register_bare_plane(other, environment)
     for place in (other, other / "HOT", tmp_path / "link"):
-        with pytest.raises(ConfigError, match="lies in the bare plane"):
+        with pytest.raises(ConfigError, match="is in the bare plane"):
             store.create(AgentSpec("spy", workspace=place))
         declare(store, "spy", workspace=str(place))
-        with pytest.raises(ConfigError, match="lies in the bare plane"):
+        with pytest.raises(ConfigError, match="is in the bare plane"):
             store.read("spy")
         store.layout.agent_file("spy").unlink()
-    with pytest.raises(ConfigError, match="lies in the bare plane"):
+    with pytest.raises(ConfigError, match="is in the bare plane"):
         store.read("before")
     assert store.create(AgentSpec("fine", workspace=project)).workspace == project
 
@@ -232,7 +232,7 @@ def test_a_new_workspace_is_none_in_what_looks_like_a_plane(store, tmp_path):
     config.mkdir(parents=True)
     (config / "admin_config.json").write_bytes(b"{}")
     for place in (tmp_path / "other", config):
-        with pytest.raises(ConfigError, match="lies in the bare plane"):
+        with pytest.raises(ConfigError, match="is in the bare plane"):
             store.create(AgentSpec("spy", workspace=place))
     # An agent that is there stays: anybody who can write a file could take it away.
     declare(store, "mine", workspace=str(tmp_path / "other"))
@@ -374,7 +374,7 @@ def test_a_child_has_no_toolset_that_its_parent_lacks(store):
 
 def test_an_agent_that_is_not_there_is_a_usage_error(store):
     for act in (store.read, store.chain, store.remove):
-        with pytest.raises(UsageError, match="there is no agent 'nobody'"):
+        with pytest.raises(UsageError, match="no agent is named 'nobody'"):
             act("nobody")
 
 
@@ -513,9 +513,11 @@ def test_a_directory_that_is_a_link_declares_nobody(store, project):
         lambda: store.read("evil"),
         store.read_all,
         lambda: store.create(AgentSpec("evil")),
+        lambda: store.remove("evil"),
     ):
         with pytest.raises(ConfigError, match="is not a directory"):
             act()
+    assert [path.name for path in evil.iterdir()] == ["agent.json"]
 
 
 def test_agents_that_is_a_link_declares_nobody_and_a_real_one_does(store, project):
@@ -577,5 +579,5 @@ def test_too_many_agents_are_refused(store, monkeypatch):
     monkeypatch.setattr(limits, "agents_max", 1)
     assert store.names() == ("main",)
     declare(store, "x")
-    with pytest.raises(PaddockError, match="2 agents, and 1 are allowed"):
+    with pytest.raises(PaddockError, match="there are 2 agents; at most 1 are allowed"):
         store.names()

@@ -136,7 +136,7 @@ def test_a_plane_and_paddocks_own_files_do_not_overlap(environment):
     environment.config_home.mkdir(parents=True)
     places = (environment.home, environment.paddock_home / "x", environment.config_home / "x")
     for place in places:
-        with pytest.raises(ConfigError, match="lies inside"):
+        with pytest.raises(ConfigError, match="is inside"):
             make(place, BLUEPRINT, environment)
         assert not is_bare_plane(place)
     make(environment.home / "plane", BLUEPRINT, environment)
@@ -146,7 +146,7 @@ def test_a_plane_inside_a_plane_is_refused(tmp_path, environment):
     make(tmp_path / "plane", BLUEPRINT, environment)
     inner = tmp_path / "plane" / "HO2" / "scratch" / "inner"
     inner.mkdir()
-    with pytest.raises(ConfigError, match="lies in the bare plane"):
+    with pytest.raises(ConfigError, match="is in the bare plane"):
         make(inner, BLUEPRINT, environment)
     assert list(inner.iterdir()) == []
 

@@ -38,7 +38,7 @@ def test_a_change_of_somebody_else_in_between_stops_the_write(tmp_path: Path, co
     file = read_client_file(path, follows=False)
     path.write_text('{"new": 1}')
 
-    with pytest.raises(ConfigError, match="somebody else"):
+    with pytest.raises(ConfigError, match="another process"):
         ClientFileEdit(file, content).apply()
     assert path.read_text() == '{"new": 1}'
     assert os.listdir(tmp_path) == ["settings.json"]

@@ -94,7 +94,7 @@ def test_a_home_directory_counts_where_the_users_paddock_files_lie_elsewhere(env
 def test_the_home_directory_itself_is_refused_because_state_lies_in_it(environment):
     root = find_root(environment.home, environment)
     assert root == ProjectRoot(environment.home, PlaneKind.PROJECT)
-    with pytest.raises(ConfigError, match=r"state directory .* lies inside"):
+    with pytest.raises(ConfigError, match=r"state directory .* is inside"):
         plane_for(root, environment)
 
 
@@ -240,7 +240,7 @@ def test_state_or_configuration_inside_the_root_is_refused(project, environment,
     root = ProjectRoot(project, kind)
     inside = replace(environment, **{where: project / "x" / "paddock"})
     plane_for(root, environment)
-    with pytest.raises(ConfigError, match="lies inside"):
+    with pytest.raises(ConfigError, match="is inside"):
         plane_for(root, inside)
 
 
@@ -248,7 +248,7 @@ def test_state_that_a_link_leads_into_the_root_is_refused(project, environment, 
     (project / "state").mkdir()
     (tmp_path / "outside").symlink_to(project / "state")
     linked = replace(environment, paddock_home=tmp_path / "outside" / "paddock")
-    with pytest.raises(ConfigError, match="lies inside"):
+    with pytest.raises(ConfigError, match="is inside"):
         plane_for(ProjectRoot(project, PlaneKind.PROJECT), linked)
 
 
@@ -261,7 +261,7 @@ def test_a_sibling_whose_name_begins_like_the_root_is_outside(project, environme
 def test_a_root_inside_the_state_directory_is_refused(environment):
     inner = environment.paddock_home / "somewhere"
     inner.mkdir(parents=True)
-    with pytest.raises(ConfigError, match="lies inside"):
+    with pytest.raises(ConfigError, match="is inside"):
         plane_for(ProjectRoot(inner, PlaneKind.PROJECT), environment)
 
 

@@ -64,7 +64,7 @@ def test_it_says_what_is_missing():
         "missing": [
             "tool_profile is production",
             "CP_ADMIN_ENABLE_RISKY_TOOLS is not 1",
-            "this is no bare plane that you named or registered",
+            "this is not a bare plane that you named or registered",
         ],
     }
     assert str(DualGate("development", variable=True, accepted=True)) == (

@@ -63,7 +63,7 @@ otherwise = { "tool:shell:*" = "ask", "tool:client:*" = "deny" }
 """,
             [
                 (
-                    "profile standard replaces the built-in one whole: what it does not name is "
+                    "profile standard replaces the built-in one: what it does not name is "
                     "denied (client), asked about (shell), else denied (line 1)"
                 ),
                 "profile standard allows tool:search:grep (line 2)",
@@ -103,7 +103,7 @@ def test_a_rule_that_is_stricter_in_a_part_alone_is_a_grant(rule, said):
     restraints = [str(each) for each in list_restraints(policy(text))]
     unnamed = "asked about" if rule.startswith("otherwise") else "denied"
     assert [each.split(" ", 2)[2] for each in restraints] == [
-        f"replaces the built-in one whole: what it does not name is {unnamed} (line 1)"
+        f"replaces the built-in one: what it does not name is {unnamed} (line 1)"
     ]
 
 
@@ -140,7 +140,7 @@ def test_what_a_profile_does_not_name_is_told_as_it_is_answered(otherwise, unnam
     text = f'[profiles.standard]\nallow = ["tool:file:*"]\notherwise = {{ {otherwise} }}'
     (replaced,) = (str(each) for each in list_restraints(policy(text)) if "replaces" in str(each))
     assert replaced == (
-        "profile standard replaces the built-in one whole: "
+        "profile standard replaces the built-in one: "
         f"what it does not name is {unnamed} (line 1)"
     )
 
@@ -155,7 +155,7 @@ def test_a_profile_that_repeats_the_built_in_one_takes_nothing_away():
         STANDARD.replace('"ask" }', '"deny" }'),
     ):
         assert less != STANDARD
-        assert "replaces the built-in one whole" in str(list_restraints(policy(less))[0])
+        assert "replaces the built-in one: " in str(list_restraints(policy(less))[0])
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_profile_that_repeats_the_built_in_one_takes_nothing_away():
         (
             '[paths]\nprotected = [".git/", "!my.pem", "*.pem"]',
             [
-                "[paths] !my.pem is taken out of protected (line 2)",
+                "[paths] !my.pem is excluded from protected (line 2)",
             ],
         ),
         (
@@ -241,7 +241,7 @@ keep_model_contents = true
                 "[agents] Explore has the profile open",
                 "[history] only 1 bytes are kept for undo",
                 "[mcp] 64 calls run at once",
-                "[ledger] what models say and hear is kept",
+                "[ledger] messages to and from models are kept",
             ],
         ),
     ],
@@ -263,7 +263,7 @@ def test_what_loosens_and_what_does_not_stand_under_headings_of_their_own():
         "  - profile locked allows tool:file:create (line 2)",
         "as strict as the defaults, or stricter:",
         (
-            "  - profile locked replaces the built-in one whole: "
+            "  - profile locked replaces the built-in one: "
             "what it does not name is denied (line 1)"
         ),
         "  - profile locked denies tool:mcp:* (line 3)",
@@ -337,7 +337,7 @@ def test_what_the_user_restricted_is_held_against_and_not_what_is_built_in(text,
     assert [str(grant) for grant in found] == expected
     said = summarise(policy(text), configuration(USERS)).splitlines()[0]
     end = "allows, beyond" if expected else "allows nothing beyond"
-    assert said.rstrip(":") == f"/w/paddock.toml {end} what holds under /h/config.toml"
+    assert said.rstrip(":") == f"/w/paddock.toml {end} the policy in /h/config.toml"
 
 
 def test_what_the_user_opened_already_is_no_grant_of_the_file():
@@ -379,12 +379,12 @@ LOOSENED_SHELL = {
     "caches": (
         "false",
         "true",
-        "caches is true: commands share what their tools download",
+        "caches is true: commands share their tools' downloads",
     ),
     "confine_max": (
         "{ files = 5 }",
         "{ files = 6 }",
-        "confine_max files is 6: so much lands unasked",
+        "confine_max files is 6: up to this, changes land unasked",
     ),
 }
 NEITHER_STRICTER = {"approve"}
@@ -460,7 +460,7 @@ def narrow(outcome: str, network: str) -> str:
 
 
 COMMANDS = '[profiles.standard]\nallow = ["tool:shell:*"]\n'
-NO_LONGER_NARROW = ["profile standard no longer holds tool:shell:run cat * to the network 'none'"]
+NO_LONGER_NARROW = ["profile standard no longer limits tool:shell:run cat * to the network 'none'"]
 
 
 @pytest.mark.parametrize("outcome", ["allow", "ask"])
@@ -481,7 +481,7 @@ def test_a_network_that_the_file_itself_opens_counts():
 
     assert under(users, again) == []
     assert under(users, f'[shell]\nnetwork = "host"\n{again}') == [
-        "profile standard no longer holds tool:shell:run cat * to the network 'loopback'",
+        "profile standard no longer limits tool:shell:run cat * to the network 'loopback'",
         "[shell] network is 'host'",
     ]
 
@@ -503,7 +503,7 @@ def test_a_command_that_was_closed_and_is_denied_now_is_no_grant():
 def test_an_exception_that_opens_nothing_is_not_called_one_that_opens():
     text = '[paths]\nprotected = [".git/", ".env*", "*.key", "*.pem", "%s", "!/m/README.md"]'
     assert grants(text % "/m/") == []
-    assert grants(text % "/m/**") == ["[paths] !/m/README.md is taken out of protected (line 2)"]
+    assert grants(text % "/m/**") == ["[paths] !/m/README.md is excluded from protected (line 2)"]
 
 
 # --- what a user restricted with an exception, an entry or a binding ---------------------
@@ -607,7 +607,7 @@ def test_an_exception_that_no_longer_takes_anything_out_of_safe_is_named(users, 
     )
 
     assert under(users_own, projects_own) == [
-        f"[paths] {text} is no longer taken out of safe" for text in expected
+        f"[paths] {text} is no longer excluded from safe" for text in expected
     ]
     assert under(users_own, "[paths]\n") == []
 
@@ -626,7 +626,7 @@ def test_what_opens_the_network_is_named_with_all_that_it_says():
     assert grants(net_rule('addresses = ["10.0.0.0/8"]\ncommands = ["psql *", "pg_dump *"]')) == [
         (
             "profile standard allows tool:net:connect db.example.org:5432, for commands like"
-            " psql *, pg_dump *, also where that leads to 10.0.0.0/8 (line 4)"
+            " psql *, pg_dump *, also at addresses in 10.0.0.0/8 (line 4)"
         )
     ]
     assert grants(net_rule(outcome="deny")) == []

@@ -106,13 +106,13 @@ def test_a_policy_that_is_a_link_is_not_written_through(project, environment, tm
 
 
 def test_the_home_directory_is_no_project(environment):
-    with pytest.raises(ConfigError, match="lies inside"):
+    with pytest.raises(ConfigError, match="is inside"):
         init_project(environment.home, environment, NOW, record)
     assert os.listdir(environment.home) == []
 
 
 def test_a_refused_directory_is_not_made(environment):
-    with pytest.raises(ConfigError, match="lies inside"):
+    with pytest.raises(ConfigError, match="is inside"):
         init_project(environment.paddock_home / "app", environment, NOW, record)
     assert os.listdir(environment.home) == []
 
@@ -179,7 +179,7 @@ def test_a_trust_that_cannot_be_put_on_record_is_none_and_init_can_go_on_later(
 
 def test_a_project_in_a_bare_plane_is_refused_and_nothing_is_made(project, environment):
     register_bare_plane(project, environment)
-    with pytest.raises(ConfigError, match="lies in the bare plane"):
+    with pytest.raises(ConfigError, match="is in the bare plane"):
         init_project(project / "HO2" / "scratch" / "x", environment, NOW, record)
     assert os.listdir(project) == []
 

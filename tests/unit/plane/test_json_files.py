@@ -40,40 +40,40 @@ def test_what_is_written_is_read_again():
     [
         ("{}", "'name' is missing", "line 1, field 'name'"),
         ('{"name": "a",\n"more": 1}', "unknown key 'more'", "line 2, field 'more'"),
-        ('{"name": 1}', "'name' holds the number '1', not text", "line 1, field 'name'"),
+        ('{"name": 1}', "'name' is the number '1', not text", "line 1, field 'name'"),
         (
             '{"name": ""}',
-            "'name' holds the text '', not text of length >= 1",
+            "'name' is the text '', not text of length >= 1",
             "line 1, field 'name'",
         ),
         (
             '{"name": "a",\n"inner": {\n"count": 10}}',
-            "'count' holds the number '10', not a whole number <= 9",
+            "'count' is the number '10', not a whole number <= 9",
             "line 3, field 'inner.count'",
         ),
         (
             '{"name": "a", "rows": [{},\n{"word": "On"}]}',
-            "'word' is 'On', which it cannot be",
+            "'On' is not a valid value of 'word'",
             "line 2, field 'rows[1].word'",
         ),
         (
             '{"name": "a", "rows": [{"count": 1.0}]}',
-            "'count' holds the number '1.0', not a whole number",
+            "'count' is the number '1.0', not a whole number",
             "line 1, field 'rows[0].count'",
         ),
         (
             '{"name": "a", "rows": [true]}',
-            "'rows' holds true or false, not an object",
+            "'rows' is true or false, not an object",
             "line 1, field 'rows'",
         ),
         (
             '{"name": "a", "texts": {"b": 1}}',
-            "'texts' holds an object, not text",
+            "'texts' is an object, not text",
             "line 1, field 'texts'",
         ),
         (
             '{"name": "a",\n"inner": {"word": "\\ud800"}}',
-            "a text holds half of a surrogate pair",
+            "a text contains half of a surrogate pair",
             "line 2, field 'inner.word'",
         ),
     ],

@@ -30,7 +30,7 @@ DECLARED = {
 def test_a_new_plane_is_recorded():
     assert records.plane_created(PlaneLayout(Path("/p"), PlaneKind.PROJECT), Path("/w")) == Entry(
         "PLANE_CREATED",
-        reason="a project plane was made",
+        reason="a project plane was created",
         metadata={"plane": "/p", "kind": "project", "root": "/w"},
     )
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from paddock.apps.hook.lean import request
-from paddock.apps.hook.lean.request import parse_asked
+from paddock.apps.hook.lean.request import parse_event
 from paddock.errors import UsageError
 from paddock.gates.results import ALL_GATES
 from paddock.policy.compiled import matches_wild
@@ -57,7 +57,7 @@ def test_a_head_is_read_by_segments(text: str, head: tuple[str, str]) -> None:
         ("tool:file:crate", 'did you mean "create"?'),
         ("tool:file", "write tool:file:* for all of a category"),
         ("tool:*:nonsense", "known are"),
-        ("tool:file:cre*", "* stands for a whole segment"),
+        ("tool:file:cre*", "* matches a whole segment"),
         ("file:create", "write tool:<category>:<operation>"),
         ("tool:file:create:x", "write tool:file"),
         ("tool::create", "write tool:"),
@@ -102,7 +102,7 @@ def test_the_target_is_of_the_kind_of_its_category(text: str, kind: TargetKind |
         (
             "tool:mcp:call github",
             (
-                "its target is SERVER/TOOL, as in tool:mcp:call issues/*, or of a client's own"
+                "its target is SERVER/TOOL, as in tool:mcp:call issues/*, or for a client's own"
                 " server mcp__server__*"
             ),
         ),
@@ -251,7 +251,7 @@ def judged_by_the_hook(tool: str) -> set[str]:
     given: dict[str, Json] = {"file_path": "a", "notebook_path": "a", "path": "a"}
     given["command"] = PATCH if tool == request.PATCH_TOOL else "true"
     call = json.dumps({"tool_name": tool, "tool_input": given}).encode()
-    found = request.find_wanted(parse_asked(call, "claude"))
+    found = request.find_wanted(parse_event(call, "claude"))
     heads = {f"tool:file:{operation}" for operation, _ in found.paths}
     if found.line is not None:
         heads.add("tool:shell:run")

@@ -203,7 +203,7 @@ def test_a_clients_own_tools_are_allowed_by_name_and_others_asked_about() -> Non
 def test_an_unknown_profile_is_locked_and_says_so() -> None:
     decision = decide(DEFAULT, (agent("nope"),), (create("a"),))
     assert decision.outcome is DENY
-    assert "the profile 'nope' is unknown, so locked holds" in decision.reason
+    assert "the profile 'nope' is unknown, so locked applies" in decision.reason
 
 
 def test_the_strictest_of_all_matching_rules_wins_whatever_the_order() -> None:
@@ -262,7 +262,7 @@ def test_otherwise_speaks_where_no_rule_does_and_the_strictest_key_counts() -> N
 def test_what_no_rule_matches_is_denied_with_what_to_do() -> None:
     decision = decide(policy("[profiles.p]\n"), (agent("p"),), (view("a"),))
     assert (decision.outcome, decision.rule, decision.code) == (DENY, None, "policy.denied")
-    assert "unknown is no" in decision.reason
+    assert "so it is denied" in decision.reason
     assert "[profiles.p]" in decision.reason
 
 
@@ -618,11 +618,11 @@ def test_the_answer_of_an_untrusted_file_names_its_rule_and_that_it_is_untrusted
     )
     assert said.reason == (
         'no rule matches "tool:shell:run make", and "tool:shell:*" in profiles.standard.otherwise '
-        "says deny (paddock.toml is not trusted, and only tightens)"
+        "says deny (paddock.toml is not trusted, so it can only tighten)"
     )
     unnamed = decide(decided, (agent(),), (create("x"),))
     assert (unnamed.rule, unnamed.code) == (None, "policy.denied")
-    assert unnamed.reason.endswith("(paddock.toml is not trusted, and only tightens)")
+    assert unnamed.reason.endswith("(paddock.toml is not trusted, so it can only tighten)")
 
 
 def test_any_command_is_allowed_only_where_an_untrusted_file_allows_any_too() -> None:

@@ -129,16 +129,16 @@ def test_an_exception_counts_there_as_elsewhere():
 @pytest.mark.parametrize(
     ("path", "lifting"),
     [
-        (".env.staging", '"!.env.staging" as the last of secret in [paths]'),
-        ("a/.env.d/x", '"!.env.d" as the last of secret in [paths]'),
-        ("certs/Ca.PEM", '"!Ca.PEM" as the last of protected in [paths]'),
+        (".env.staging", '"!.env.staging" last to secret in [paths]'),
+        ("a/.env.d/x", '"!.env.d" last to secret in [paths]'),
+        ("certs/Ca.PEM", '"!Ca.PEM" last to protected in [paths]'),
     ],
 )
 def test_a_denial_names_what_a_person_lifts_it_by_and_that_does(path, lifting):
     refused = said("create", path, Writer.FILE_TOOL)
-    assert refused.reason.endswith(f"; a person lifts it by {lifting}")
+    assert refused.reason.endswith(f"; a person can lift it: add {lifting}")
 
-    name, pattern = lifting.split()[5], lifting.split('"')[1]
+    name, pattern = lifting.split()[3], lifting.split('"')[1]
     listed = {"secret": '".env.*"', "protected": '"*.pem"'}[name]
     text = f'[paths]\n{name} = [{listed}, "{pattern}"]\n'
     own = load_policy(PolicySource("paddock.toml", text.encode(), True))

@@ -163,7 +163,7 @@ def test_json_with_path_lists_alone_is_a_paths_table() -> None:
         ("[shell]\nconfine_max = { files = -1 }", 2, "files"),
         ("[shell]\nconfine_max = { file = 1 }", 2, "file"),
         ('[profiles.x]\nconfine = [\n"tool:shell:run make *",\n"tool:file:create"]', 4, "confine"),
-        ('[profiles.x]\nconfine = ["tool:*"]', 2, "only commands run in a sandbox"),
+        ('[profiles.x]\nconfine = ["tool:*"]', 2, "only commands are confined"),
         ('[profiles.x]\notherwise = { "tool:mcp:*" = "confine" }', 2, "only commands"),
         ('[[profiles.x.rules]]\naction = "tool:*:run"\noutcome = "confine"', 2, "only commands"),
         ('[hook]\nparanoid = "false"', 2, "paranoid"),
@@ -244,7 +244,7 @@ def test_a_key_that_is_given_twice_is_named_with_both_lines(
 ) -> None:
     error = refused(text)
     assert (error.message, error.where) == (says, f"paddock.toml:{line}")
-    assert error.hint == "put what both say into one of them"
+    assert error.hint == "merge both into one"
 
 
 def test_keys_of_one_name_in_tables_of_their_own_are_not_given_twice() -> None:

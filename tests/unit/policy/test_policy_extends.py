@@ -104,10 +104,10 @@ def test_what_the_users_configuration_says_of_that_name_is_extended() -> None:
     ("text", "said"),
     [
         ('[profiles.a]\nextends = "b"\n[profiles.b]\nextends = "a"', '"a" extends "b" extends "a"'),
-        ('[profiles.a]\nextends = "nobody"', 'extends "nobody", and there is no such profile'),
-        ('[profiles.a]\nextends = "a"', 'extends "a", and there is no such profile'),
+        ('[profiles.a]\nextends = "nobody"', 'extends the unknown profile "nobody"'),
+        ('[profiles.a]\nextends = "a"', 'extends the unknown profile "a"'),
         ("[profiles.a]\nextends = 1", "extends in [profiles.a] is 1, not an array of strings"),
-        (LIFTED, '"tool:mcp:*" is denied in paddock.toml:2, which nothing here lifts'),
+        (LIFTED, '"tool:mcp:*" is denied in paddock.toml:2 and stays denied'),
     ],
 )
 @pytest.mark.parametrize("trusted", [True, False])

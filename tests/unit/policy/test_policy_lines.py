@@ -395,7 +395,7 @@ def test_a_line_without_a_command_is_refused_under_any_profile(line: str) -> Non
     for profile in ("open", "p"):
         decision = decide(POLICY, (Agent("main", profile),), (run(line),))
         assert (decision.outcome, decision.rule) == (Outcome.DENY, None)
-        assert decision.reason.endswith(" holds no command")
+        assert decision.reason.endswith(" contains no command")
 
 
 def test_a_redirection_alone_is_judged_as_the_write_that_it_is() -> None:
@@ -446,8 +446,8 @@ def test_a_command_pattern_that_can_match_nothing_does_not_load() -> None:
 @pytest.mark.parametrize(
     ("target", "bar"),
     [
-        ("FOO=1 git log", "an assignment stands before the command"),
-        ("FOO+=1 *", "an assignment stands before the command"),
+        ("FOO=1 git log", "an assignment is before the command"),
+        ("FOO+=1 *", "an assignment is before the command"),
         ("export A", "export can change what a later word of the line means"),
         ("eval x", "eval can change what a later word of the line means"),
     ],

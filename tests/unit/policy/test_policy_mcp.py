@@ -87,30 +87,30 @@ def test_an_untrusted_projects_servers_are_none_and_the_users_stay():
 @pytest.mark.parametrize(
     ("rows", "line", "words"),
     [
-        ("", 1, "names not exactly one of command and url"),
-        ('command = ["a"]\nurl = "https://a.example/x"', 2, "names not exactly one of command"),
+        ("", 1, "needs exactly one of command and url"),
+        ('command = ["a"]\nurl = "https://a.example/x"', 2, "needs exactly one of command"),
         ('command = "a b"', 2, 'is "a b", not an array of strings'),
         ('command = ["a", ""]', 2, 'command in [mcp.servers.s] holds ""'),
-        ('url = "http://a.example/x"', 2, "is no https address"),
-        ('url = "https://me:secret@a.example/x"', 2, "is no https address"),
-        ('url = "https://a.example:99999/x"', 2, "is no https address"),
-        ('url = "https://a.example/x"\nfiles = "read"', 3, "files stands in [mcp.servers.s] beside"),
-        ('url = "https://a.example/x"\nenv = { A = "b" }', 3, "a token is sent by headers, as"),
-        ('command = ["a"]\nheaders = { A = "credential:b" }', 3, "headers stands in [mcp.servers.s] beside a command"),
+        ('url = "http://a.example/x"', 2, "is not an https address"),
+        ('url = "https://me:secret@a.example/x"', 2, "is not an https address"),
+        ('url = "https://a.example:99999/x"', 2, "is not an https address"),
+        ('url = "https://a.example/x"\nfiles = "read"', 3, "[mcp.servers.s] has both files and url"),
+        ('url = "https://a.example/x"\nenv = { A = "b" }', 3, "send a token in headers, as"),
+        ('command = ["a"]\nheaders = { A = "credential:b" }', 3, "[mcp.servers.s] has both headers and command"),
         ('url = "http://localhost/x"\nheaders = { A = "credential:b" }', 3, "no credential is sent in clear text"),
-        ('url = "https://a.example/x"\nheaders = { Host = "credential:b" }', 3, '"Host", no header that may be set'),
-        ('url = "https://a.example/x"\nheaders = { "A b" = "credential:b" }', 3, '"A b", no header that may be set'),
+        ('url = "https://a.example/x"\nheaders = { Host = "credential:b" }', 3, '"Host", which may not be set'),
+        ('url = "https://a.example/x"\nheaders = { "A b" = "credential:b" }', 3, '"A b", which may not be set'),
         ('url = "https://a.example/x"\nheaders = { A = "credential:" }', 3, 'gives "A" a value, not a credential'),
         ('url = "https://a.example/x"\nheaders = { A = "s3cret credential:b" }', 3, 'a value, not a credential'),
-        ('command = ["a"]\naddresses = ["10.0.0.1/8"]', 3, "addresses holds no network"),
+        ('command = ["a"]\naddresses = ["10.0.0.1/8"]', 3, "invalid network in addresses"),
         ('command = ["a"]\nfiles = "all"', 3, 'files in [mcp.servers.s] is "all"'),
-        ('command = ["a"]\nenv = { "A B" = "x" }', 3, 'env in [mcp.servers.s] gives "A B" no value'),
-        ('command = ["a"]\nenv = { A = "credential:" }', 3, 'gives "A" no value'),
+        ('command = ["a"]\nenv = { "A B" = "x" }', 3, 'invalid name or value for "A B"'),
+        ('command = ["a"]\nenv = { A = "credential:" }', 3, 'env in [mcp.servers.s] has an invalid name or value for "A"'),
         ('command = ["a"]\nnetwork = ["*.a:x"]', 3, '"*.a:x" can match nothing'),
-        ('command = ["a"]\nnetwork = ["localhost:80"]', 3, "localhost is the sandbox's own"),
+        ('command = ["a"]\nnetwork = ["localhost:80"]', 3, "localhost is the sandbox's loopback"),
         ('command = ["a"]\ntools = { alow = [] }', 3, 'unknown key "alow" in [mcp.servers.s.tools]'),
         ('command = ["a"]\nallow = ["x"]', 3, 'unknown key "allow" in [mcp.servers.s]'),
-        ('command = ["a"]\nredact = ["/a~2"]', 3, '"/a~2" is no JSON pointer'),
+        ('command = ["a"]\nredact = ["/a~2"]', 3, '"/a~2" is not a JSON pointer'),
     ],
 )  # fmt: skip
 def test_a_server_that_is_not_understood_stops_the_load(rows: str, line: int, words: str):
@@ -128,7 +128,7 @@ def test_a_token_that_stands_in_a_header_itself_is_refused_and_repeated_nowhere(
         'headers in [mcp.servers.s] gives "Authorization" a value, not a credential'
     )
     assert error.hint == (
-        'write "credential:issues" or "Bearer credential:issues", and the value\'s place under '
+        'write "credential:issues" or "Bearer credential:issues", and the value\'s source under '
         "[credentials.issues] in the user's own configuration"
     )
     assert error.where == "paddock.toml:3"
@@ -138,7 +138,7 @@ def test_a_token_that_stands_in_a_header_itself_is_refused_and_repeated_nowhere(
 def test_a_name_that_no_tool_can_begin_with_is_refused(name: str):
     error = refused(f'[mcp.servers."{name}"]\ncommand = ["a"]\n')
 
-    assert error.message == f'"{name}" is no name of a server'
+    assert error.message == f'"{name}" is not a server name'
     assert load_policy(
         PolicySource("p.toml", f'[mcp.servers.{"a" * 20}]\ncommand = ["a"]'.encode())
     )
@@ -170,21 +170,21 @@ def test_a_person_is_shown_all_that_a_server_is_given():
     ("row", "words"),
     [
         ('when = { "/a" = 5 }', "is 5, not a table"),
-        ('when = { "/a" = {} }', "says not exactly one thing"),
-        ('when = { "/a" = { glob = "x", max = 5 } }', "says not exactly one thing"),
+        ('when = { "/a" = {} }', "needs exactly one kind of condition"),
+        ('when = { "/a" = { glob = "x", max = 5 } }', "needs exactly one kind of condition"),
         ('when = { "/a" = { mx = 5 } }', 'unknown key "mx"'),
-        ('when = { "/a" = { max = "5" } }', "are finite numbers"),
-        ('when = { "/a" = { max = true } }', "are finite numbers"),
-        ('when = { "/a" = { max = inf } }', "are finite numbers"),
+        ('when = { "/a" = { max = "5" } }', "must be finite numbers"),
+        ('when = { "/a" = { max = true } }', "must be finite numbers"),
+        ('when = { "/a" = { max = inf } }', "must be finite numbers"),
         ('when = { "/a" = { min = 5, max = 4 } }', "can match nothing: min is more than max"),
-        ('when = { "/a" = { in = [] } }', "is no list of values"),
-        ('when = { "/a" = { in = [[1]] } }', "is no list of values"),
-        ('when = { "/a" = { in = [2026-01-31] } }', "is no list of values"),
+        ('when = { "/a" = { in = [] } }', "is not a list of values"),
+        ('when = { "/a" = { in = [[1]] } }', "is not a list of values"),
+        ('when = { "/a" = { in = [2026-01-31] } }', "is not a list of values"),
         ('when = { "/a" = { path = "!x" } }', "begins with !"),
         ('when = { "/a" = { path = "../x" } }', "../x"),
-        ('when = { "/a~" = { max = 5 } }', '"/a~" is no JSON pointer'),
-        ('when = { a = { max = 5 }, "/a" = { min = 1 } }', "names no argument of its own"),
-        ('when = { "" = { max = 5 } }', "names no argument of its own"),
+        ('when = { "/a~" = { max = 5 } }', '"/a~" is not a JSON pointer'),
+        ('when = { a = { max = 5 }, "/a" = { min = 1 } }', "is empty or names an argument twice"),
+        ('when = { "" = { max = 5 } }', "is empty or names an argument twice"),
         ("only = 1", "is 1, not true or false"),
     ],
 )
@@ -219,7 +219,7 @@ def test_examples_of_a_rule_say_their_arguments():
 
 @pytest.mark.parametrize("given", ['{"a": 1, "a": 2}', "{", '{"a": NaN}', "{a}"])
 def test_an_action_whose_arguments_are_no_object_is_refused(given: str):
-    with pytest.raises(UsageError, match="is no JSON object, or gives a name twice"):
+    with pytest.raises(UsageError, match="is not a JSON object, or repeats a name"):
         parse_action(f"tool:mcp:call s/t {given}")
 
 

@@ -552,10 +552,10 @@ def test_a_decision_is_what_the_judge_of_a_command_says():
     ("text", "reason"),
     [
         ("", "''|\"\""),
-        ("a" * 64 + ".org", "no part"),
+        ("a" * 64 + ".org", "invalid label"),
         (".".join(["a" * 60] * 5), "253"),
         ("10.0.0.1", "number"),
-        ("exa mple", "no part"),
+        ("exa mple", "invalid label"),
         ("\N{LATIN SMALL LETTER SHARP S}.example", "two ways"),
         ("a\N{IDEOGRAPHIC FULL STOP}example", "two ways"),
         ("\N{FULLWIDTH LATIN SMALL LETTER A}.example", "two ways"),

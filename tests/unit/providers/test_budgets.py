@@ -77,7 +77,7 @@ def test_a_warning_grants_and_says_what_it_should_have_refused():
 
     assert (kept.shortage, over.granted) == (None, 5)
     assert over.shortage == Shortage("session", 10, 0, 5)
-    assert str(over.shortage) == "session has 0 of 10 tokens left, 5 are wanted"
+    assert str(over.shortage) == "session has 0 of 10 tokens left, 5 are needed"
 
 
 def test_that_a_scope_is_short_is_news_once():

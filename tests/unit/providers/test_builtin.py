@@ -228,13 +228,13 @@ def test_an_error_is_said_as_one():
 
     turn = ask("read .env", *CORE, messages=messages)
 
-    assert turn.text == "read_file did not do it:\nerror[policy.secret]: no"
+    assert turn.text == "read_file failed:\nerror[policy.secret]: no"
 
 
 def test_a_long_result_is_cut_and_says_so():
     turn = ask("read a.txt", *CORE, messages=did("read_file", "x" * 9_000))
 
-    assert turn.text.endswith("[1000 more characters are in the result, and not repeated here]")
+    assert turn.text.endswith("[the result has 1000 more characters, which are not repeated here]")
 
 
 def test_steps_are_done_one_after_another():
@@ -256,7 +256,7 @@ def test_a_step_that_failed_ends_it():
     turn = ask(text, *AGENT, messages=did("delete_file", "error", is_error=True))
 
     assert turn.tool_calls == ()
-    assert "1 more of what you asked for is not done" in turn.text
+    assert "1 more of your requests not done" in turn.text
 
 
 def test_no_step_is_done_before_all_are_understood():

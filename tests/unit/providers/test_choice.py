@@ -38,8 +38,8 @@ def test_an_address_of_the_agents_own_does_not_get_the_tables_key():
     ("provider", "api", "message"),
     [
         ("gemini", "", "unknown provider 'gemini'"),
-        ("anthropic", "chat", "api is 'chat'"),
-        ("openai", "assistants", "api is 'assistants'"),
+        ("anthropic", "chat", "invalid api 'chat'"),
+        ("openai", "assistants", "invalid api 'assistants'"),
     ],
 )
 def test_what_nobody_knows_is_refused(provider, api, message):
@@ -119,12 +119,12 @@ def test_the_usual_key_is_not_sent_to_an_address_of_ones_own():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({}, "'OPENAI_API_KEY' holds no key"),
-        ({"api_key_env": "MINE"}, "'MINE' holds no key"),
-        ({"api_key_command": ("sh", "-c", "echo secret; exit 3")}, r"gave no key \(exit 3\)"),
-        ({"api_key_command": ("true",)}, r"gave no key \(exit 0\)"),
+        ({}, "'OPENAI_API_KEY' is not set"),
+        ({"api_key_env": "MINE"}, "'MINE' is not set"),
+        ({"api_key_command": ("sh", "-c", "echo secret; exit 3")}, r"printed no key \(exit 3\)"),
+        ({"api_key_command": ("true",)}, r"printed no key \(exit 0\)"),
         ({"api_key_command": ("/no/such/program",)}, "FileNotFoundError"),
-        ({"api_key_command": ("printf", "secret\\nsecret")}, "has spaces or characters"),
+        ({"api_key_command": ("printf", "secret\\nsecret")}, "contains spaces or characters"),
     ],
 )
 def test_no_key_is_said_without_showing_anything(settings, message):

@@ -105,7 +105,7 @@ def test_an_attempt_that_is_not_paid_for_is_not_made(covered, said):
     with pytest.raises(ProviderError) as caught:
         gateway(model).route(asking(), pay=pay)
 
-    said = f"cut ({said}, another attempt is not covered: nothing is left)"
+    said = f"cut ({said}, no budget for another attempt: nothing is left)"
     assert (caught.value.message, caught.value.kind) == (said, FailureKind.BROKEN)
     assert len(model.requests) == covered
 

@@ -135,8 +135,8 @@ def test_a_call_that_is_not_whole_is_refused_though_its_response_is_complete(sta
 
     refusal = Refusal(
         "call.dropped",
-        f"it was not run: the status of the call is '{status}'",
-        "make the call again, whole",
+        f"the call did not run: its status is '{status}'",
+        "make the complete call again",
     )
     assert turn.tool_calls == (ToolUse("call_1", "list_files", {}, refusal, TEXT),)
 

@@ -12,15 +12,15 @@ STRING = {"type": "string"}
 @pytest.mark.parametrize(
     ("schema", "defect"),
     [
-        ({"properties": {"a": {"$ref": "#/$defs/none"}}}, "nothing stands at '#/$defs/none'"),
-        ({"properties": {"a": {"$ref": "#none"}}}, "nothing stands at '#none'"),
+        ({"properties": {"a": {"$ref": "#/$defs/none"}}}, "no schema at '#/$defs/none'"),
+        ({"properties": {"a": {"$ref": "#none"}}}, "no schema at '#none'"),
         (
             {"properties": {"a": {"$ref": "http://127.0.0.1:9/x"}}},
-            "nothing stands at 'http://127.0.0.1:9/x'",
+            "no schema at 'http://127.0.0.1:9/x'",
         ),
         (
             {"properties": {"a": {"$ref": "file:///etc/passwd"}}},
-            "nothing stands at 'file:///etc/passwd'",
+            "no schema at 'file:///etc/passwd'",
         ),
         ({"$ref": "#"}, "it refers to itself without end"),
         ({"properties": {"a": {"$ref": "#/properties/a"}}}, "it refers to itself without end"),
@@ -46,7 +46,7 @@ STRING = {"type": "string"}
             "'[' is not a 'regex'",
         ),
         ({"$ref": "#/extra", "extra": {"pattern": "["}}, "'[' is not a 'regex'"),
-        ({"$ref": "#/extra/a", "extra": {"a": {"$ref": "#/gone"}}}, "nothing stands at '#/gone'"),
+        ({"$ref": "#/extra/a", "extra": {"a": {"$ref": "#/gone"}}}, "no schema at '#/gone'"),
     ],
 )
 def test_a_schema_that_cannot_be_applied_is_refused_before_anything_is_asked(schema, defect):

@@ -169,19 +169,19 @@ def test_a_script_is_loaded_from_lines_or_from_an_array():
 
 WRONG = [
     ("{", "not JSON"),
-    ("3", "is no object"),
+    ("3", "expected an object"),
     ('{"txt": "x"}', "unknown key 'txt'"),
-    ('{"text": 1}', "'text' holds the number '1', not text"),
+    ('{"text": 1}', "'text' is the number '1', not text"),
     ('{"text": "a", "text": "b"}', "'text' is given twice"),
-    ('{"stop": "soon"}', "'stop' is 'soon'"),
-    ('{"usage": [1, 2, 3, 4, 5]}', "'usage' holds a list"),
-    ('{"usage": [true]}', "'usage' holds true"),
-    ('{"usage": [-1]}', "less than no tokens"),
-    ('{"error": {"kind": "bad"}}', "'kind' is 'bad'"),
+    ('{"stop": "soon"}', "'soon' is not a valid value of 'stop'"),
+    ('{"usage": [1, 2, 3, 4, 5]}', "'usage' is a list"),
+    ('{"usage": [true]}', "'usage' is true"),
+    ('{"usage": [-1]}', "a negative number of tokens"),
+    ('{"error": {"kind": "bad"}}', "'bad' is not a valid value of 'kind'"),
     ('{"error": {}}', "'kind' is missing"),
     ('{"error": {"kind": "server"}, "text": "x"}', "unknown key 'text'"),
     ('{"calls": [{"name": "a", "raw": "", "arguments": {}}]}', "not both"),
-    ('{"holds": "false"}', "'holds' holds the text 'false'"),
+    ('{"holds": "false"}', "'holds' is the text 'false'"),
 ]
 
 

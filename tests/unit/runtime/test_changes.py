@@ -5,7 +5,7 @@ import pytest
 from paddock.errors import UsageError
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import FoundEffects
-from paddock.runtime.changes import PastCall, ended_notes, find_call, past_calls, undos_that_stand
+from paddock.runtime.changes import PastCall, ended_notes, find_call, past_calls, undos_in_effect
 from paddock.storage.notes import CallMark, Doing, Note
 from paddock.tools.effects import change_json
 from paddock.tools.spec import Change
@@ -144,7 +144,7 @@ def standing(*rows) -> dict[str, str]:
     """Of rows that are results, or an undo's intent and its result."""
     pairs = [row if isinstance(row, tuple) else (None, row) for row in rows]
     intents = [intent for intent, _ in pairs if intent is not None]
-    return dict(undos_that_stand(past(*(row for _, row in pairs), intents=intents)))
+    return dict(undos_in_effect(past(*(row for _, row in pairs), intents=intents)))
 
 
 def test_a_call_is_undone_by_the_undo_that_was_not_undone_itself():

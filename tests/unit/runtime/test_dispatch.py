@@ -124,7 +124,7 @@ def test_a_write_whose_intent_cannot_be_recorded_does_not_run(door, failure, cod
 
 @pytest.mark.parametrize(
     ("hint", "told"),
-    [("free some space", "nothing came of this call; free some space"), ("", "")],
+    [("free some space", "this call had no effect; free some space"), ("", "")],
 )
 @pytest.mark.parametrize(
     ("tool", "arguments"),

@@ -128,8 +128,8 @@ def dropped(why: str) -> Malformed:
         ToolCall("c1", "view", {}),
         Refusal(
             "call.dropped",
-            f"it was not run: {why}, so it may be cut, or not meant",
-            "make it again in a turn that comes to its end; do less in one turn where that was cut",
+            f"it was not run: {why}, so it may be cut, or not intended",
+            "make it again in a turn that ends normally; if the turn was cut, do less in one turn",
         ),
     )
 

@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from paddock.errors import SandboxUnavailableError
-from paddock.sandbox.backends import NOTHING_IS_HELD, choose_backend
+from paddock.sandbox.backends import UNCONFINED_GAPS, choose_backend
 from paddock.sandbox.canary import HostSwitches, RemedyExplanation, Step, Symptom, explain
 from paddock.sandbox.values import BackendVerdict, Enforced, Enforcement
 
@@ -33,15 +33,15 @@ def test_without_a_backend_required_refuses_and_says_what_to_do():
         choose_backend([NO_STAGE, NO_LANDLOCK], "required")
     assert refused.value.code == "sandbox.unavailable"
     assert refused.value.message == (
-        "this host cannot hold a command to the policy"
+        "this host cannot enforce the policy on a command"
         " (stage: AppArmor forbids it; landlock: the kernel has no Landlock)"
     )
-    assert refused.value.hint == "sysctl -w x=0; paddock doctor tells more"
+    assert refused.value.hint == "sysctl -w x=0; run paddock doctor for details"
 
 
 def test_without_a_backend_best_effort_runs_and_says_that_nothing_is_held():
     assert choose_backend([NO_STAGE], "best-effort") == Enforced(
-        "none", Enforcement.NONE, NOTHING_IS_HELD
+        "none", Enforcement.NONE, UNCONFINED_GAPS
     )
 
 
@@ -96,7 +96,7 @@ def test_a_backend_that_failed_for_the_moment_is_not_replaced_by_a_weaker_one(
         (
             Symptom(Step.USER_NAMESPACE, errno.EINVAL),
             HostSwitches(has_command_users=False),
-            "as the plain user who owns the workspace",
+            "as the unprivileged owner of the workspace",
         ),
         (
             Symptom(Step.USER_NAMESPACE, errno.EINVAL),

@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from paddock.policy.settings import ShellLimits
-from paddock.sandbox.conversation import NOBODY, CommandConversation
+from paddock.sandbox.conversation import UNOBSERVED, CommandConversation
 from paddock.sandbox.values import CommandRequest, SandboxPlan
 
 pytestmark = pytest.mark.needs("linux")
@@ -34,7 +34,7 @@ def outputs():
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     user = (1234, 1235) if os.geteuid() == 0 else None
     with ours, theirs:
-        conversation = CommandConversation(ours, REQUEST, NOBODY, user)
+        conversation = CommandConversation(ours, REQUEST, UNOBSERVED, user)
         _, (order, given, *ends), _, _ = socket.recv_fds(theirs, 16, 4)
         yield ends
         for fd in (order, given, *ends):

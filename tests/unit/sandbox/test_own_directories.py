@@ -4,7 +4,7 @@ import pytest
 
 from paddock.policy.engine import load_policy
 from paddock.sandbox.changes.differences import ChangeKind, CommandChange
-from paddock.sandbox.changes.judgement import Bench, judge_changes
+from paddock.sandbox.changes.judgement import JudgeContext, judge_changes
 from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.plan import Closing, ReadJudge, WriteJudge
 from paddock.values.decisions import Agent, PlaneKind
@@ -15,7 +15,7 @@ OWN = ("HOT", "HO2", "HO1", "agents", "agents/kid", "HO2/scratch", "HOT/kernel")
 
 
 def codes(kind: PlaneKind, *changes: CommandChange) -> list[str]:
-    bench = Bench(POLICIES[kind], ADMIN, "safe", "/work/ws", ("/usr",))
+    bench = JudgeContext(POLICIES[kind], ADMIN, "safe", "/work/ws", ("/usr",))
     return [each.code for each in judge_changes(bench, changes)]
 
 
@@ -50,7 +50,7 @@ def test_a_workspace_of_an_agent_is_made_on_the_way_and_its_directory_with_it():
         CommandChange("agents/kid/workspace", ChangeKind.CREATED, NodeKind.DIRECTORY, mode=0o755),
         CommandChange("agents/kid/workspace/a", ChangeKind.CREATED, NodeKind.FILE),
     )
-    bench = Bench(POLICIES[PlaneKind.BARE], ADMIN, "safe", "/work/ws", ("/usr",))
+    bench = JudgeContext(POLICIES[PlaneKind.BARE], ADMIN, "safe", "/work/ws", ("/usr",))
     assert [(each.is_allowed, each.change.mode) for each in judge_changes(bench, changes)] == [
         (True, 0o755),
         (True, 0o755),

@@ -138,7 +138,7 @@ def test_what_a_command_has_of_gits_configuration_is_shown_and_digested():
 
 def test_a_place_of_the_policy_that_does_not_exist_is_said():
     assert left_out('[shell]\nread = ["/usr", "/srv/data"]\n') == (
-        LeftOut("/srv/data", "nothing stands there"),
+        LeftOut("/srv/data", "it does not exist"),
     )
 
 
@@ -148,7 +148,7 @@ def test_the_home_directory_is_never_readable_as_such(path):
     facts = replace(FACTS, standing=(*SYSTEM, ResolvedPath(real, real)))
     text = f'[shell]\nread = ["/usr", "{path}"]\n'
     assert plan(text, facts).readable == ("/usr",)
-    assert left_out(text, facts) == (LeftOut(real, "it is, or holds, the home directory"),)
+    assert left_out(text, facts) == (LeftOut(real, "it is or contains the home directory"),)
     inside = replace(FACTS, standing=(*SYSTEM, ResolvedPath("/home/u/data", "/home/u/data")))
     assert plan('[shell]\nread = ["/usr", "~/data"]\n', inside).readable == ("/home/u/data", "/usr")
 
@@ -190,7 +190,7 @@ def test_what_lies_in_a_closed_place_is_left_out_and_said():
     )
     assert plan(facts=facts).readable == plan().readable
     assert left_out(facts=facts) == (
-        LeftOut("/home/u/.local/state/paddock/node", "it lies in Paddock's own state"),
+        LeftOut("/home/u/.local/state/paddock/node", "it is in Paddock's own state"),
     )
 
 
@@ -316,10 +316,10 @@ def test_a_link_that_a_command_can_have_made_opens_no_place_of_the_policy(key, l
 @pytest.mark.parametrize(
     ("path", "why"),
     [
-        ("/home", "it is, or holds, the home directory"),
-        ("/work", "it holds the workspace"),
-        ("/work/ws/out", "it lies in the workspace, where each path is judged"),
-        ("/home/u/.local/state", "it lies in, or holds, Paddock's own state"),
+        ("/home", "it is or contains the home directory"),
+        ("/work", "it contains the workspace"),
+        ("/work/ws/out", "it is in the workspace, where each path is judged"),
+        ("/home/u/.local/state", "it overlaps Paddock's own state"),
     ],
 )
 def test_a_place_that_may_not_be_written_directly_is_left_out(path, why):

@@ -90,15 +90,15 @@ def test_whiteouts_go_when_nobody_uses_them_and_others_are_newer(area: StagingAr
     second = area.hide(workspace, ["one", "a/two"])
     area.hold(second)
     for hidden in (first, second, second):
-        area.let_go(hidden)
+        area.release(hidden)
     assert area.take_unused() == []
-    area.let_go(first)
+    area.release(first)
     assert (area.take_unused(), area.take_unused()) == ([first], [])
     third = area.hide(workspace, ["one"])
     assert third not in (first, second)
     assert area.take_unused() == [second]
-    area.let_go("")
-    area.let_go(third)
+    area.release("")
+    area.release(third)
     assert (area.take_unused(), area.hide(workspace, ["one"])) == ([], third)
 
 
@@ -218,10 +218,10 @@ def test_what_a_link_leads_to_that_took_a_directorys_place_stays_as_it_is(tmp_pa
 def test_an_area_that_cannot_be_made_is_an_error_of_the_host(tmp_path: Path):
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(HostError, match="no staging area"):
+    with pytest.raises(HostError, match="cannot create a staging area"):
         StagingArea(tmp_path / "file/below")
     os.symlink(tmp_path, tmp_path / "link")
-    with pytest.raises(HostError, match="no staging area"):
+    with pytest.raises(HostError, match="cannot create a staging area"):
         StagingArea(tmp_path / "link")
 
 

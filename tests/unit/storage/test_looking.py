@@ -67,7 +67,7 @@ def test_where_no_store_is_there_is_nothing_in_it_and_none_is_made(place):
     with StoreReader(str(place)) as seen:
         digest = digest_of(b"one")
         assert (read_notes(seen), seen.has(digest), seen.stored_bytes(digest)) == ((), False, 0)
-        with pytest.raises(HostError, match="does not keep the content"):
+        with pytest.raises(HostError, match="no longer has the content"):
             seen.read(digest)
     assert not place.exists()
 

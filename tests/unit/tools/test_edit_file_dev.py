@@ -79,7 +79,7 @@ def test_several_places_are_an_error_with_count_and_lines(desk):
     assert caught.value.message == (
         "old_string found 3 times; use replace_all=true or provide more context"
     )
-    assert caught.value.hint == "it stands in 'a' at lines 1, 2, 4"
+    assert caught.value.hint == "it is in 'a' at lines 1, 2, 4"
     assert desk.tree() == {"a": b"x\nx\n\nx\n"}
 
 
@@ -87,14 +87,14 @@ def test_a_name_with_braces_is_only_a_name(desk):
     desk.write("{count}{x}", b"x x")
     with pytest.raises(AmbiguousMatchError) as caught:
         desk.run("edit_file_dev", path="{count}{x}", old_string="x", new_string="y")
-    assert caught.value.hint == "it stands in '{count}{x}' at lines 1, 1"
+    assert caught.value.hint == "it is in '{count}{x}' at lines 1, 1"
 
 
 def test_what_cannot_be_edited_says_why(desk):
     desk.write("bin", b"a\0b")
     with pytest.raises(PathNotFoundError, match="^file not found$") as caught:
         desk.run("edit_file_dev", path="nope", old_string="a", new_string="b")
-    assert caught.value.hint == "there is no 'nope'"
+    assert caught.value.hint == "'nope' does not exist"
     with pytest.raises(BinaryFileError):
         desk.run("edit_file_dev", path="bin", old_string="a", new_string="c", replace_all=True)
     with pytest.raises(TextUnchangedError, match="are the same"):

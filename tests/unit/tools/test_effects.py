@@ -126,5 +126,5 @@ def test_a_list_that_cannot_be_kept_is_no_refusal_of_what_has_happened():
     change = Change("a", "created", None, ONE)
     fits = (change,) * limits.effects_listed_max
     assert within_entry(fits, full) == (fits, None)
-    with pytest.raises(HostError, match="the list of 51 changes is not kept: no space is left"):
+    with pytest.raises(HostError, match="cannot store the list of 51 changes: no space is left"):
         within_entry((*fits, change), full)

@@ -241,7 +241,7 @@ def test_a_file_is_found_as_deep_as_a_path_may_be_and_no_deeper(desk):
     deepest = "/".join("d" * (limits.path_depth_max - 1))
     for name in ("f", f"{deepest}/f", f"{deepest}/d/f", f"{deepest}/d/d/d/f", f"{deepest}/e/g"):
         desk.write(name, b"needle\n")
-    notice = "[Not looked into, being 256 directories deep: {}.]"
+    notice = "[Not searched (256 directories deep): {}.]"
     below = notice.format(quote(f"{deepest}/d"))
     both = notice.format(f"{quote(f'{deepest}/d')}, {quote(f'{deepest}/e')}")
     found = desk.run("find", pattern="[fg]")

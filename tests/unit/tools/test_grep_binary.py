@@ -85,7 +85,7 @@ def test_what_only_looks_like_utf_16_is_binary(desk, content):
 def test_utf_16_that_is_too_large_is_said_not_to_be_searched(desk, limit):
     desk.write("a", utf16("foo\n" * 1_100_000, "little"))
     desk.write("b", b"foo\nfoo\n")
-    said = "[Not searched, being UTF-16 and over 8 MB: 'a'.]"
+    said = "[Not searched (UTF-16 over 8 MB): 'a'.]"
     assert rows(desk, pattern="foo", limit=limit)[-1] == said
     named = ["No matches found.", "[The file is UTF-16 and over 8 MB, and was not searched.]"]
     assert rows(desk, pattern="foo", path="a") == named

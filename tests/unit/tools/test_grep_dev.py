@@ -84,7 +84,7 @@ def test_binary_files_and_those_over_a_megabyte_are_passed_by_and_counted(desk):
     assert [match["file"] for match in output.details["results"]] == ["fits"]
     assert output.details["files_searched"] == 1
     assert output.details["skipped"] == {**NOTHING, "binary": 1, "too_large": 1}
-    assert output.content.endswith("[1 file searched; passed by: 1 over 1000000 bytes, 1 binary.]")
+    assert output.content.endswith("[1 file searched; skipped: 1 over 1000000 bytes, 1 binary.]")
 
 
 LATE = b"pad pad\n" * 1100 + b"needle here\n\0 tail\n"
@@ -225,8 +225,8 @@ def test_context_cannot_pass_for_a_match(desk):
 @pytest.mark.parametrize(
     ("tool", "hint"),
     [
-        ("grep", "escape characters that are meant as they stand, or use literal"),
-        ("grep_dev", "escape characters that are meant as they stand"),
+        ("grep", "escape special characters with a backslash, or use literal"),
+        ("grep_dev", "escape special characters with a backslash"),
     ],
 )
 def test_a_hint_names_only_arguments_that_the_tool_has(desk, tool, hint):

@@ -108,8 +108,7 @@ def test_five_hundred_are_listed_all_are_counted_and_the_cut_is_said(desk):
     assert len(output.details["files"]) == 500
     assert (output.details["count"], output.details["truncated"]) == (512, True)
     assert output.content.endswith(
-        "f0499  0 bytes\n"
-        "[500 of 512 entries listed; list a directory below, or use glob or max_depth]"
+        "f0499  0 bytes\n[500 of 512 entries listed; list a subdirectory, or use glob or max_depth]"
     )
 
 

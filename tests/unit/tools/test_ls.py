@@ -50,10 +50,10 @@ def test_links_are_shown_as_what_they_lead_to(desk):
     assert rows(desk) == [
         "chain/",
         "d/",
-        "dangling (link to nothing)",
+        "dangling (dangling link)",
         "f",
         "fifo (FIFO, socket or device)",
-        "loop (link to nothing)",
+        "loop (dangling link)",
         f"out {out}",
         f"out-file {out}",
         "to-dir/",
@@ -115,7 +115,7 @@ def test_what_is_secret_is_not_listed_and_does_not_count(desk, limit):
     desk.write("secret.txt", b"")
     desk.write("z", b"")
     (desk.root / "a-link").symlink_to("secret.txt")
-    listed = ["a-link (link to what is not shown)", "z"]
+    listed = ["a-link (link, target not shown)", "z"]
     assert rows(desk, limit=2) == listed
     (desk.root / "a-link").unlink()
     output = desk.run("ls", limit=limit)
@@ -138,8 +138,8 @@ def test_a_file_name_cannot_forge_a_row_or_a_notice(desk):
     assert rows(desk) == [
         *("./[500 entries limit reached.]", "a\\nb", "./Directory is empty."),
         (
-            "[1 name holds control or direction characters, shown as \\xNN or \\uNNNN; a path needs "
-            "the characters themselves]"
+            "[1 name has control or direction characters, shown as \\xNN or \\uNNNN; in a path, "
+            "give the characters themselves]"
         ),
     ]
 
@@ -148,23 +148,23 @@ def test_a_name_cannot_pass_for_a_link_and_what_is_said_of_it(desk):
     remarks = (
         "(FIFO, socket or device)",
         "(link out of the workspace, never followed)",
-        "(link to nothing)",
-        "(link to what is not shown)",
+        "(dangling link)",
+        "(link, target not shown)",
     )
     for remark in remarks:
         desk.write(f"b {remark}", b"")
-    desk.write("b (link to nothing) at all", b"")
+    desk.write("b (dangling link) at all", b"")
     (desk.root / "a").symlink_to("nowhere")
     output = desk.run("ls")
     assert output.content.split("\n") == [
-        "a (link to nothing)",
+        "a (dangling link)",
+        "b \\x28dangling link)",
+        "b (dangling link) at all",
         "b \\x28FIFO, socket or device)",
         "b \\x28link out of the workspace, never followed)",
-        "b \\x28link to nothing)",
-        "b (link to nothing) at all",
-        "b \\x28link to what is not shown)",
+        "b \\x28link, target not shown)",
     ]
-    assert output.details["entries"][3] == "b (link to nothing)"
+    assert output.details["entries"][1] == "b (dangling link)"
 
 
 def test_an_action_names_the_resolved_path(desk):

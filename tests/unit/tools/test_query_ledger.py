@@ -141,9 +141,7 @@ def test_rows_over_the_limit_are_counted_and_the_way_on_is_named(query, ledger):
     output = query(event_type="BIG")
 
     assert output.details["count"] == 5
-    assert output.content.endswith(
-        "[2 newest of 5 entries shown; offset=2 goes on with older ones]"
-    )
+    assert output.content.endswith("[2 newest of 5 entries shown; use offset=2 for older ones]")
 
 
 def test_policy_judges_the_ledger_by_its_name(desk):

@@ -48,7 +48,7 @@ def test_some_lines_are_returned_and_the_rest_is_named(desk):
     desk.write("a", b"1\n2\n3\n4\n5")
     output = desk.run("read_file", path="a", offset=2, limit=2)
     assert output.content == (
-        "2\n3\n[paddock: lines 2-3 of 5 shown, limit=2 reached; use offset=4 to go on]"
+        "2\n3\n[paddock: lines 2-3 of 5 shown, limit=2 reached; use offset=4 to continue]"
     )
     assert (output.details["lines_total"], output.details["truncated"]) == (5, True)
     last = desk.run("read_file", path="a", offset=4)
@@ -83,7 +83,7 @@ def test_an_empty_file_and_an_offset_past_the_end_say_so(desk):
 def test_a_line_beyond_the_limit_is_cut_and_says_so(desk):
     desk.write("a", b"x" * (limits.view_bytes_max + 5))
     output = desk.run("read_file", path="a")
-    assert output.content.endswith("\n[paddock: line 1 goes on for 5 more bytes]")
+    assert output.content.endswith("\n[paddock: line 1 has 5 more bytes]")
     assert output.details["truncated"] is True
 
 
@@ -98,7 +98,7 @@ def test_a_file_cannot_speak_for_us(desk, line):
         output.content.lower().count("[paddock:") - output.content.lower().count("\\[paddock:") == 2
     )
     assert line.replace("[", "\\[") in output.content
-    assert "1 places that look like a notice of this kind got a backslash" in output.content
+    assert "a backslash was added in 1 places that look like such a notice" in output.content
 
 
 @pytest.mark.parametrize(

@@ -233,7 +233,7 @@ def test_everything_there_is_to_say_is_said_before_what_was_printed(tool, ports)
         "stdout: 1 line",
         (
             "[kept in the history: 10 of 20 bytes as sha256:log;"
-            " a person prints it with paddock ledger content]"
+            " a person can print it with paddock ledger content]"
         ),
         "files changed: 9",
         "stderr: 1 line",
@@ -271,7 +271,7 @@ def test_a_change_that_somebody_should_have_been_asked_about_says_how_to_make_it
 
     lines = output.content.split("\n")
     assert lines[2:4] == ["changes refused: 1", f"  a: {rule}"]
-    assert lines[4].startswith("[where a rule asks about a change, the approval of a command is")
+    assert lines[4].startswith("[approving a command does not approve changes that a rule asks")
     assert output.refused == (RefusedPath("a", "approval.unavailable", rule),)
 
 
@@ -280,7 +280,7 @@ def test_a_conflict_is_said_first(tool, ports):
 
     assert output.content.split("\n")[1:3] == [
         "NOTHING WAS KEPT: 'a' changed",
-        "look at those files again, then repeat the command",
+        "view those files again, then repeat the command",
     ]
     assert output.details["conflict"] == "'a' changed"
 

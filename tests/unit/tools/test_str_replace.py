@@ -147,8 +147,8 @@ def test_an_edit_that_comes_to_the_same_is_refused_and_says_why(desk):
     with pytest.raises(TextUnchangedError) as refusal:
         desk.run("str_replace", path="a", old_str="x\n", new_str="x\r\n")
     assert refusal.value.message == (
-        "the edit leaves 'a' as it is: it differs in line ends alone, and the file has those "
-        "that it asks for"
+        "the edit does not change 'a': the texts differ only in line ends, and the file has the "
+        "new ones already"
     )
     assert desk.tree() == {"a": b"x\r\ny\r\n"}
 
@@ -158,7 +158,7 @@ def test_a_text_with_other_line_ends_than_the_file_is_told_so(desk):
     with pytest.raises(StringNotFoundError) as refusal:
         desk.run("str_replace", path="a", old_str="one\r\ntwo", new_str="x")
     assert refusal.value.hint == (
-        "it stands there with other line ends: write newlines without CR, which match any line end"
+        "the file has it with other line ends: write newlines without CR, which match any line end"
     )
     desk.run("str_replace", path="a", old_str="one\ntwo", new_str="x")
     assert desk.tree() == {"a": b"x\n"}
@@ -260,7 +260,7 @@ def test_a_hard_linked_file_gets_a_copy_of_its_own_and_says_so(desk):
     (desk.root / "a").hardlink_to(outside)
     output = desk.run("str_replace", path="a", old_str="old", new_str="new")
     assert (desk.tree(), outside.read_bytes()) == ({"a": b"new"}, b"old")
-    assert "copy of its own" in output.content
+    assert "is now a separate file" in output.content
 
 
 def test_an_edit_through_a_link_changes_the_target_and_judges_both(desk):

@@ -57,7 +57,7 @@ def refused(desk, tool, **given) -> tuple[str, str]:
 @pytest.mark.parametrize(("tool", "given"), ACTS)
 def test_a_version_that_holds_no_more_is_refused_with_what_changed(remembering, tool, given):
     remembering.write("a", NEW)
-    said = f"'a' is not at version '{version_of(OLD)}' any more: it is at {version_of(NEW)}"
+    said = f"'a' is no longer at version '{version_of(OLD)}': it is at {version_of(NEW)}"
     found = refused(remembering, tool, path="a", if_version=version_of(OLD), **given)
     assert found == (said, AGAIN + DIFF)
     assert remembering.tree() == {"a": NEW}
@@ -72,7 +72,7 @@ def test_what_the_agent_may_not_view_is_in_no_difference(remembering, tool, give
         given = {"to": "closed/b"}
     for version in (version_of(OLD), "absent"):
         message, hint = refused(remembering, tool, path="closed/a", if_version=version, **given)
-        assert hint.endswith("; what changed:\n[no diff: it is not yours to view]")
+        assert hint.endswith("; what changed:\n[no diff: you may not view this file]")
         assert "hidden" not in message + hint
     assert remembering.tree() == {"closed/a": b"hidden\n"}
 
@@ -80,13 +80,13 @@ def test_what_the_agent_may_not_view_is_in_no_difference(remembering, tool, give
 def test_what_is_not_kept_is_said_with_the_size_of_what_is_there(remembering):
     remembering.write("other", NEW)
     _, hint = refused(remembering, "delete_file", path="other", if_version=version_of(OLD))
-    assert hint == f"{AGAIN}[no diff: what it held then is not kept; it has 6 bytes now]"
+    assert hint == f"{AGAIN}[no diff: its earlier content is not stored; it has 6 bytes now]"
 
 
 def test_of_what_is_no_text_the_sizes_are_told(remembering):
     remembering.write("binary", b"\0\1\2")
     _, hint = refused(remembering, "delete_file", path="binary", if_version=version_of(OLD))
-    assert hint == f"{AGAIN}[no diff: no text; 8 bytes then, 3 bytes now]"
+    assert hint == f"{AGAIN}[no diff: not text; 8 bytes then, 3 bytes now]"
 
 
 def test_a_long_difference_is_cut_and_says_so(remembering):

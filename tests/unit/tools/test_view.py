@@ -37,7 +37,7 @@ def test_a_window_says_how_to_go_on(desk):
     desk.write("a", b"".join(b"%d\n" % n for n in range(1, 11)))
     output = desk.run("view", path="a", offset=3, limit=2)
     assert output.content == (
-        "     3\t3\n     4\t4\n[lines 3-4 of 10 shown, limit=2 reached; use offset=5 to go on]"
+        "     3\t3\n     4\t4\n[lines 3-4 of 10 shown, limit=2 reached; use offset=5 to continue]"
     )
     assert output.details["truncated"] is True
 
@@ -72,7 +72,7 @@ def test_a_long_file_is_cut_at_the_output_limit_and_can_be_read_on_to_its_end(de
         assert len(output.details["content_snippet"]) <= limits.view_bytes_max
         offset = len(seen) + 1 if output.details["truncated"] else None
         if offset:
-            assert f"cut at 100000 bytes; use offset={offset} to go on" in output.content
+            assert f"cut at 100000 bytes; use offset={offset} to continue" in output.content
     assert seen == lines
 
 
@@ -88,8 +88,8 @@ def test_a_longer_line_is_cut_and_says_how_much_is_missing_and_where_the_next_be
     output = desk.run("view", path="a")
     assert output.content.endswith(
         "x [... 5 more bytes of this line]\n"
-        "[lines 1-1 of 2 shown, cut at 100000 bytes; use offset=2 to go on]\n"
-        "[a line is shown up to 100000 bytes; no file tool shows more of it]"
+        "[lines 1-1 of 2 shown, cut at 100000 bytes; use offset=2 to continue]\n"
+        "[a line is cut at 100000 bytes; no file tool shows more of it]"
     )
     assert output.details["truncated"] is True
     assert desk.run("view", path="a", offset=2).content == "     2\tnext"
@@ -114,7 +114,7 @@ def test_numbers_and_escapes_count_against_the_output_limit(desk, content, shown
     assert (snippet.count("\n") + 1, output.details["lines_total"]) == (shown, total)
     assert output.details["truncated"]
     if total > 1:
-        assert f"use offset={shown + 1} to go on]" in output.content
+        assert f"use offset={shown + 1} to continue]" in output.content
 
 
 def test_a_line_is_never_cut_inside_a_character(desk):
@@ -167,13 +167,13 @@ def test_a_directory_is_listed_two_levels_deep(desk):
         "d/\n"
         "  d/a.txt  5 bytes\n"
         "  d/fifo (FIFO, socket or device)\n"
-        "  d/gone (link to nothing)\n"
+        "  d/gone (dangling link)\n"
         "  d/in -> d/a.txt\n"
         "  d/out (link out of the workspace, never followed)\n"
         "  d/sub/\n"
         "  d/sub/b.txt  0 bytes\n"
         "  d/sub/deep/\n"
-        "[listed two levels deep; view a directory to see what is below it]"
+        "[listed two levels deep; view a subdirectory to see more]"
     )
 
 
@@ -190,22 +190,22 @@ def test_a_link_does_not_tell_the_name_of_what_is_secret(desk):
     (desk.root / "out").symlink_to("open.txt")
     content = desk.run("view", path=".").content
     assert "secret.txt" not in content
-    assert "  in (link to what is not shown)\n" in content
+    assert "  in (link, target not shown)\n" in content
     assert "  out -> open.txt" in content
 
 
 def test_no_entry_of_a_listing_can_pass_for_another(desk):
-    for name in ("a -> b", "b  5 bytes", "b (link to nothing)", "a->b"):
+    for name in ("a -> b", "b  5 bytes", "b (dangling link)", "a->b"):
         desk.write(name, b"")
     (desk.root / "to-size").symlink_to("b  5 bytes")
-    (desk.root / "to-remark").symlink_to("b (link to nothing)")
+    (desk.root / "to-remark").symlink_to("b (dangling link)")
     assert desk.run("view", path=".").content.split("\n") == [
         "./",
         "  a -\\x3e b  0 bytes",
         "  a->b  0 bytes",
         "  b  5 bytes  0 bytes",
-        "  b (link to nothing)  0 bytes",
-        "  to-remark -> b \\x28link to nothing)",
+        "  b (dangling link)  0 bytes",
+        "  to-remark -> b \\x28dangling link)",
         "  to-size -> b \\x205 bytes",
     ]
 
@@ -237,7 +237,7 @@ def test_a_listing_is_cut_by_its_limit_and_its_end_is_told(desk):
     ]
     assert desk.run("view", path=".", offset=9).content.split("\n") == [
         "./",
-        "[entry 9 is behind the last one: there are 2]",
+        "[offset 9 is past the end: the directory has 2 entries]",
     ]
 
 
@@ -247,8 +247,8 @@ def test_a_file_name_cannot_forge_a_row(desk):
     assert rows == [
         *("d/", "  d/a\\n  d/", "  d/a\\n  d/forged.txt  9 bytes  0 bytes"),
         (
-            "[2 names hold control or direction characters, shown as \\xNN or \\uNNNN; a path needs "
-            "the characters themselves]"
+            "[2 names have control or direction characters, shown as \\xNN or \\uNNNN; in a path, "
+            "give the characters themselves]"
         ),
     ]
 

@@ -33,8 +33,8 @@ def test_a_name_that_is_not_shown_as_it_is_is_said_to_be_so_and_can_be_read(desk
     assert path == "outputs/\u06af\u200c\u0647.md"
     assert output.content.split("\n")[1:] == [
         (
-            "[1 name holds control or direction characters, shown as \\xNN or \\uNNNN; a path needs "
-            "the characters themselves]"
+            "[1 name has control or direction characters, shown as \\xNN or \\uNNNN; in a path, "
+            "give the characters themselves]"
         )
     ]
     assert "\tx" in desk.run("view", path=path).content
@@ -173,7 +173,7 @@ def test_the_next_name_is_not_written_where_policy_does_not_allow_it(desk):
 
     plan = desk.plan("write_output", name="r", content="ours")
     desk.write("outputs/r.md", b"theirs")
-    with pytest.raises(PathExistsError, match="was taken meanwhile"):
+    with pytest.raises(PathExistsError, match="another writer took .* meanwhile"):
         TOOL.handler.run(plan, Ports(desk.ports.workspace, AllowsNothingMore()))
     assert desk.tree() == {"outputs/r.md": b"theirs"}
 

@@ -220,7 +220,7 @@ class TestMetadata:
         )
         assert (plain.base / "outside").read_bytes() == b"one\n"
         assert receipt.notes == (
-            "'a/one.txt' has a copy of its own now; 1 other hard link keeps the old content",
+            "'a/one.txt' is now a separate file; 1 other hard link keeps the old content",
         )
 
 
@@ -308,7 +308,7 @@ class TestConflicts:
         )
         (plain.root / "b/deep/new").write_bytes(b"new")
         before = model_of(plain.root)
-        with pytest.raises(FileChangedError, match=r"'b/deep/new' was changed"):
+        with pytest.raises(FileChangedError, match=r"changed 'b/deep/new' meanwhile"):
             plain.commit(*removals)
         assert model_of(plain.root) == before
         (plain.root / "b/deep/new").unlink()
@@ -319,8 +319,8 @@ class TestConflicts:
         changes = [RemoveFile(at(f"none{n:02}"), AtVersion("x")) for n in range(25)]
         with pytest.raises(FileChangedError) as refusal:
             plain.commit(*changes)
-        assert refusal.value.message.startswith("'none00', 'none01'")
-        assert "'none19' and 5 more were changed" in refusal.value.message
+        assert refusal.value.message.startswith("another process changed 'none00', 'none01'")
+        assert "'none19' and 5 more meanwhile" in refusal.value.message
 
 
 class AllMustHold(Struct, dict=True):
@@ -558,7 +558,7 @@ class TestTheLastWindow:
 
         with open_bench(tmp_path, Late()) as bench:
             old = seen(bench.root, name) if path.exists() else Absent()
-            with pytest.raises(FileChangedError, match=f"'{name}' was changed"):
+            with pytest.raises(FileChangedError, match=f"changed '{name}' meanwhile"):
                 bench.commit(
                     WriteFile(at(name), content(b"ours"), old),
                     WriteFile(at("z"), content(b"ours"), Absent()),

@@ -195,7 +195,7 @@ def test_what_is_saved_in_a_directory_that_goes_away_is_never_removed(tmp_path, 
         disk.fd = os.open(bench.root / "dir", os.O_RDONLY)
         receipt = bench.commit(*removals(bench.root))
         (note,) = receipt.notes
-        assert "something that the change took away was changed meanwhile" in note
+        assert "something that this change removed was changed meanwhile" in note
         assert not (bench.root / "dir").exists()
         assert left_in(bench.root) == {"theirs": b"their work"}
         (entry,) = bench.entries()

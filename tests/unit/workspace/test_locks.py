@@ -147,7 +147,7 @@ def test_more_directories_than_descriptors_are_refused_before_any_is_locked(
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (opened + 120, before[1]))
         with (
-            pytest.raises(StorageFullError, match="100 directories are changed at once"),
+            pytest.raises(StorageFullError, match="the change needs 100 open directories"),
             locked(root_fd, resolution, *map(p, names)),
         ):
             pass

@@ -188,7 +188,7 @@ def test_a_hard_linked_file_gets_a_copy_of_its_own_and_the_receipt_says_so(fille
     os.link(filled.root / "dir/file", filled.root / "other")
     receipt = write(filled.workspace)
     assert receipt.notes == (
-        "'dir/file' has a copy of its own now; 1 other hard link keeps the old content",
+        "'dir/file' is now a separate file; 1 other hard link keeps the old content",
     )
     assert (filled.root / "other").read_bytes() == b"old\n"
     assert (filled.root / "dir/file").read_bytes() == NEW

@@ -1,4 +1,4 @@
-"""`paddock admin`. Nothing of the shell is loaded before it starts."""
+"""`paddock admin`. The shell's modules are loaded only when it starts."""
 
 from paddock.apps.command import Command, Options, flag, opt, where
 from paddock.apps.console import Console
@@ -20,17 +20,17 @@ def _admin(options: Options, console: Console) -> int:
 
 
 COMMAND = Command(
-    "Talk with an agent of a plane: it answers, calls its tools, and asks before it does\n"
-    "what its policy asks about. On a pipe, or with --plain, lines are read and written.",
+    "Talk with an agent in a shell: it answers, calls its tools, and asks you when its\n"
+    "policy requires an approval. On a pipe, or with --plain, it reads and writes plain lines.",
     "  paddock admin\n"
     "  paddock admin --plane ~/plane --model anthropic:MODEL\n"
     "  echo 'what files are in the kernel directory?' | paddock admin",
-    opt("--agent", "NAME", "who answers (default: admin, or main)"),
+    opt("--agent", "NAME", "the agent (default: main; admin in a bare plane)"),
     opt(
         "--model",
         "PROVIDER[:NAME]",
-        "which model answers; scripted:FILE says what FILE says: docs/guides/embed.md",
+        "the model; scripted:FILE replays the answers in FILE, see docs/guides/embed.md",
     ),
-    flag("--plain", "lines only: for screen readers and scripts"),
+    flag("--plain", "plain lines only, for screen readers and scripts"),
     do=_admin,
 )

@@ -1,4 +1,4 @@
-"""The commands of the shell: what begins with a slash."""
+"""The commands of the admin shell: `/help` and the others."""
 
 import difflib
 import re
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from paddock.agent.session_log import list_sessions
 from paddock.apps.admin.plain import Vocabulary
-from paddock.apps.admin.session import Desk, examine
+from paddock.apps.admin.session import AdminContext, examine
 from paddock.apps.admin.show import (
     Row,
     ShownTable,
@@ -47,40 +47,40 @@ LEDGERS: Final = (LedgerName.GOVERNANCE, LedgerName.HO2M, LedgerName.HO1M, Ledge
 SHOWN: Final = ("frameworks", "packages", "config")
 _LAST: Final = 10
 _DIGITS_MAX: Final = 9
-"""Python converts no integer of very many digits."""
+"""Python refuses to convert integers with very many digits."""
 _TIME_CHARS: Final = 19
 _CALL_USAGE: Final = "/call TOOL [NAME=VALUE ...]"
 _LISTED_MAX: Final = 20
 _MESSAGE_CHARS_MAX: Final = 60
 _TURNS_REPEATED: Final = 3
-_FREE: Final = "this model costs nothing"
+_FREE: Final = "this model is free"
 _INSTALLED: Final = "list_packages"
 _CLASSIFY: Final = {
-    True: "on: the model is first asked what kind of message came; a greeting gets no tools",
-    False: "off: every message is offered all tools",
+    True: "on: the model first classifies each message; for a greeting it gets no tools",
+    False: "off: the model gets all tools for every message",
 }
 
 
-def _show(rest: str, desk: Desk) -> None:
+def _show(rest: str, context: AdminContext) -> None:
     what = rest.strip()
     if what not in SHOWN:
         raise UsageError(
-            f"{quote(what)} cannot be shown", where="/show", hint=f"one of: {', '.join(SHOWN)}"
+            f"cannot show {quote(what)}", where="/show", hint=f"one of: {', '.join(SHOWN)}"
         )
     if what == "config":
-        _show_config(desk)
+        _show_config(context)
         return
-    if _INSTALLED not in {tool.name for tool in desk.runtime.tools.list_all()}:
+    if _INSTALLED not in {tool.name for tool in context.runtime.tools.list_all()}:
         raise UsageError(
-            f"{what} cannot be listed: this agent has no tool {_INSTALLED}",
+            f"cannot list {what}: this agent has no tool {_INSTALLED}",
             where="/show",
-            hint="/tools lists what it has",
+            hint="/tools lists the tools it has",
         )
-    desk.call_in_full(_INSTALLED, {})
+    context.call_in_full(_INSTALLED, {})
 
 
-def _show_config(desk: Desk) -> None:
-    project = desk.project
+def _show_config(context: AdminContext) -> None:
+    project = context.project
     report = report_of(project)
     facts: list[tuple[str, str | TextSpan]] = [
         ("root", str(report.root)),
@@ -102,20 +102,20 @@ def _show_config(desk: Desk) -> None:
             ("made with --dev", "yes" if report.made_with_dev else "no"),
             ("model", f"{config.model.provider}:{config.model.name or 'default'}"),
             ("classify", _CLASSIFY[config.classify]),
-            ("budget", f"{budget.session_tokens:,} tokens a session ({budget.mode})"),
+            ("budget", f"{budget.session_tokens:,} tokens per session ({budget.mode})"),
             ("read", ", ".join(allowed.read) or "nothing"),
             ("write", ", ".join(allowed.write) or "nothing"),
             ("forbidden", ", ".join(allowed.forbidden) or "nothing"),
         ]
-    desk.show(pairs(facts))
+    context.show(pairs(facts))
 
 
-def _policy(rest: str, desk: Desk) -> None:
-    project, agent = desk.project, desk.session.charter.agent
+def _policy(rest: str, context: AdminContext) -> None:
+    project, agent = context.project, context.session.charter.agent
     record = project.agents.read(agent)
     policy, chain = project.policy_for(record), project.agents.chain(agent)
     if rest.strip():
-        desk.show(lines(explain(policy, chain, parse_action(rest.strip())).render()))
+        context.show(lines(explain(policy, chain, parse_action(rest.strip())).render()))
         return
     facts: list[tuple[str, str | TextSpan]] = [
         ("digest", policy.digest),
@@ -123,21 +123,21 @@ def _policy(rest: str, desk: Desk) -> None:
         ("profile", record.agent.profile),
         ("agents", " below ".join(each.name for each in chain)),
     ]
-    desk.show(pairs(facts))
+    context.show(pairs(facts))
     profile = policy.find_profile(record.agent.profile)
     rules: list[RuleMatch] = []
     if profile is not None:
         rules += [each.shown for each in profile.rules]
         rules += [each.as_match() for each in profile.otherwise]
     rows = (row(each.outcome.word, each.text, each.place) for each in rules)
-    desk.show(ShownTable(tuple(rows), ("outcome", "rule", "where")))
-    desk.show(dim("what no rule allows is denied; /policy ACTION explains"))
+    context.show(ShownTable(tuple(rows), ("outcome", "rule", "where")))
+    context.show(dim("an action that no rule allows is denied; /policy ACTION explains"))
 
 
-def _ledger(rest: str, desk: Desk) -> None:
+def _ledger(rest: str, context: AdminContext) -> None:
     words = rest.split()
     if words == ["verify"]:
-        _verify_ledgers(desk)
+        _verify_ledgers(context)
         return
     name = words.pop(0) if words else LedgerName.GOVERNANCE.value
     last = _LAST
@@ -145,7 +145,7 @@ def _ledger(rest: str, desk: Desk) -> None:
         digits = words.pop()
         if len(digits) > _DIGITS_MAX:
             raise UsageError(
-                f"{quote(digits)} is no number of entries",
+                f"invalid number of entries {quote(digits)}",
                 where="/ledger",
                 hint=f"at most {_DIGITS_MAX} digits; 0 shows all",
             )
@@ -153,16 +153,16 @@ def _ledger(rest: str, desk: Desk) -> None:
     kind = words.pop(0) if words else None
     if name not in LEDGERS or words:
         known = f"one of: {', '.join(LEDGERS)}"
-        raise UsageError(f"{quote(rest)} is no ledger", where="/ledger", hint=known)
-    found = sessions_of(desk.project).query(LedgerName(name), Filter(kind), last or None)
+        raise UsageError(f"no ledger named {quote(rest)}", where="/ledger", hint=known)
+    found = sessions_of(context.project).query(LedgerName(name), Filter(kind), last or None)
     if not found.entries:
-        desk.show(line(f"the ledger {name} has no such entries"))
+        context.show(line(f"the ledger {name} has no such entries"))
         return
     rows = tuple(map(_entry_row, found.entries))
-    desk.show(ShownTable(rows, ("seq", "time", "event", "decision", "what")))
+    context.show(ShownTable(rows, ("seq", "time", "event", "decision", "what")))
     if found.bad:
-        said = f"{len(found.bad)} lines hold no entry: /ledger verify"
-        desk.show(line(TextSpan(said, TextLook.BAD)))
+        said = f"{len(found.bad)} lines are not valid entries: /ledger verify"
+        context.show(line(TextSpan(said, TextLook.BAD)))
 
 
 def _entry_row(stored: StoredEntry) -> Row:
@@ -173,8 +173,8 @@ def _entry_row(stored: StoredEntry) -> Row:
     return row(str(stored.seq), time, entry.event_type, entry.decision or "-", what)
 
 
-def _verify_ledgers(desk: Desk) -> None:
-    layout, environment = desk.project.layout, desk.project.environment
+def _verify_ledgers(context: AdminContext) -> None:
+    layout, environment = context.project.layout, context.project.environment
     rows: list[Row] = []
     for name in LEDGERS:
         if not layout.ledger_paths()[name].exists():
@@ -185,69 +185,69 @@ def _verify_ledgers(desk: Desk) -> None:
             state = TextSpan("whole", TextLook.GOOD)
         head = "" if report.head is None else f"{report.head.seq} {report.head.hash[:16]}"
         rows.append(row(name, state, str(report.entries), head))
-    desk.show(ShownTable(tuple(rows), ("ledger", "state", "entries", "head")))
+    context.show(ShownTable(tuple(rows), ("ledger", "state", "entries", "head")))
 
 
-def _doctor(rest: str, desk: Desk) -> None:
+def _doctor(rest: str, context: AdminContext) -> None:
     findings = tuple(
         row(_mark(ok=each.is_there), each.name, "; ".join(filter(None, (each.found, each.remedy))))
         for each in probe_host()
     )
-    desk.show(ShownTable(findings))
+    context.show(ShownTable(findings))
     rows: list[Row] = []
-    for each in examine(desk.project):
+    for each in examine(context.project):
         mark = _mark(ok=each.enforcement is not Enforcement.NONE)
         gaps = "; ".join(each.gaps) or each.cause
         rows.append(row(mark, each.backend, each.enforcement.value, gaps))
-    desk.show(ShownTable(tuple(rows), ("", "backend", "enforcement", "gaps")))
+    context.show(ShownTable(tuple(rows), ("", "backend", "enforcement", "gaps")))
 
 
 def _mark(*, ok: bool) -> TextSpan:
     return TextSpan("yes", TextLook.GOOD) if ok else TextSpan("no", TextLook.WARN)
 
 
-def _sessions(rest: str, desk: Desk) -> None:
-    found = list_sessions(sessions_of(desk.project), desk.session.charter.agent)
+def _sessions(rest: str, context: AdminContext) -> None:
+    found = list_sessions(sessions_of(context.project), context.session.charter.agent)
     missing = len(found) - _LISTED_MAX
     if missing > 0:
-        desk.show(dim(f"{missing} older sessions are not listed: paddock session list"))
+        context.show(dim(f"{missing} older sessions are not listed: paddock session list"))
     rows: list[Row] = []
     for each in found[-_LISTED_MAX:]:
         state = "ended" if each.ended else "open"
-        if each.session_id == desk.session.session_id:
+        if each.session_id == context.session.session_id:
             state = "this"
         first = each.turns[0].user_message if each.turns else ""
         cut = "…" if len(first) > _MESSAGE_CHARS_MAX else ""
         started, said = each.started[:_TIME_CHARS], f"{first[:_MESSAGE_CHARS_MAX]}{cut}"
         rows.append(row(each.session_id, started, state, str(len(each.turns)), said))
-    desk.show(ShownTable(tuple(rows), ("session", "started", "state", "turns", "first message")))
+    context.show(ShownTable(tuple(rows), ("session", "started", "state", "turns", "first message")))
 
 
-def _resume(rest: str, desk: Desk) -> None:
+def _resume(rest: str, context: AdminContext) -> None:
     session_id = rest.strip()
     if not session_id:
-        raise UsageError("no session was named", where="/resume", hint="/sessions lists them")
-    if session_id == desk.session.session_id:
-        raise UsageError("that is this very session", where="/resume")
-    before = require_session(desk.project, session_id)
-    desk.resume(session_id)
+        raise UsageError("no session given", where="/resume", hint="/sessions lists them")
+    if session_id == context.session.session_id:
+        raise UsageError("this session is open already", where="/resume")
+    before = require_session(context.project, session_id)
+    context.resume(session_id)
     left_out = len(before.turns) - _TURNS_REPEATED
     if left_out > 0:
-        desk.show(dim(f"{left_out} earlier turns: paddock session show"))
+        context.show(dim(f"{left_out} earlier turns: paddock session show"))
     for turn in before.turns[-_TURNS_REPEATED:]:
-        desk.show(lines(turn.user_message, gutter="> "))
-        desk.show(spoken(turn.response or f"({turn.reason})", TextLook.DIM))
+        context.show(lines(turn.user_message, gutter="> "))
+        context.show(spoken(turn.response or f"({turn.reason})", TextLook.DIM))
     count = "1 turn" if len(before.turns) == 1 else f"{len(before.turns)} turns"
-    desk.show(line(f"resumed {session_id} after {count}"))
-    for notice in desk.session.notices[len(desk.project.notices) :]:
-        desk.show(note(notice))
+    context.show(line(f"resumed {session_id} after {count}"))
+    for notice in context.session.notices[len(context.project.notices) :]:
+        context.show(note(notice))
 
 
-def _cost(rest: str, desk: Desk) -> None:
-    session, cost = desk.session, desk.session.supervisor.cost
-    account, left = session.budget.account, desk.status().tokens_left
+def _cost(rest: str, context: AdminContext) -> None:
+    session, cost = context.session, context.session.supervisor.cost
+    account, left = session.budget.account, context.status().tokens_left
     limit = "no limit" if account.limit is None else f"{account.limit:,}"
-    is_free = desk.status().cost == "none"
+    is_free = context.status().cost == "none"
     facts: list[tuple[str, str | TextSpan]] = [
         ("tokens", f"{cost.total_tokens:,}"),
         ("  input", f"{cost.usage.input:,}"),
@@ -259,19 +259,19 @@ def _cost(rest: str, desk: Desk) -> None:
         ("model calls", str(cost.llm_calls)),
         ("tool calls", str(cost.tool_calls)),
         ("tools used", ", ".join(cost.tool_ids_used) or "none"),
-        ("money", f"none: {_FREE}" if is_free else "unknown: no prices are known"),
+        ("money", f"none: {_FREE}" if is_free else "unknown: Paddock knows no prices"),
     ]
-    desk.show(pairs(facts))
+    context.show(pairs(facts))
 
 
-def _status(rest: str, desk: Desk) -> None:
-    status, project = desk.status(), desk.project
+def _status(rest: str, context: AdminContext) -> None:
+    status, project = context.status(), context.project
     left = "no limit" if status.tokens_left is None else f"{status.tokens_left:,} left"
     backend = status.sandbox.backend or ("none" if status.sandbox.refused else "")
     held = "commands are refused" if status.sandbox.refused else f"backend {backend}"
-    gate = "closed: only a bare plane has it" if project.admin is None else str(project.gate)
+    gate = "closed: only a bare plane has one" if project.admin is None else str(project.gate)
     facts: list[tuple[str, str | TextSpan]] = [
-        ("session", desk.session.session_id),
+        ("session", context.session.session_id),
         ("agent", status.agent),
         ("profile", status.profile),
         ("workspace", str(project.agents.read(status.agent).workspace)),
@@ -279,40 +279,40 @@ def _status(rest: str, desk: Desk) -> None:
         ("model", f"{status.provider}:{status.model}"),
         ("dual gate", gate),
         ("sandbox", f"{status.sandbox} ({held})"),
-        ("turns", str(desk.session.supervisor.turns)),
+        ("turns", str(context.session.supervisor.turns)),
         ("tokens", f"{status.tokens:,} ({left})"),
         ("cost", status.cost),
     ]
-    desk.show(pairs(facts))
+    context.show(pairs(facts))
     for badge in status.badges:
-        desk.show(line("  ", TextSpan(f" {badge} ", TextLook.LOUD)))
+        context.show(line("  ", TextSpan(f" {badge} ", TextLook.LOUD)))
 
 
-def _tools(rest: str, desk: Desk) -> None:
-    allowed = desk.session.charter.tools_allowed
+def _tools(rest: str, context: AdminContext) -> None:
+    allowed = context.session.charter.tools_allowed
     rows: list[Row] = []
-    for tool in desk.runtime.tools.list_all():
+    for tool in context.runtime.tools.list_all():
         effect = "reads" if tool.reads_only else "writes"
-        who = "model and you" if tool.name in allowed else "you alone"
+        who = "model and you" if tool.name in allowed else "only you"
         name = TextSpan(tool.name, TextLook.STRONG)
         rows.append(row(name, tool.spec.toolset, effect, who, tool.spec.title))
-    desk.show(ShownTable(tuple(rows), ("tool", "toolset", "effect", "called by", "what")))
+    context.show(ShownTable(tuple(rows), ("tool", "toolset", "effect", "called by", "what")))
 
 
-def _call(rest: str, desk: Desk) -> None:
+def _call(rest: str, context: AdminContext) -> None:
     name, _, given = rest.strip().partition(" ")
     if not name:
-        raise UsageError("no tool was named", where="/call", hint=_CALL_USAGE)
-    desk.call_in_full(name, _arguments(name, given.strip(), desk))
+        raise UsageError("no tool given", where="/call", hint=_CALL_USAGE)
+    context.call_in_full(name, _arguments(name, given.strip(), context))
 
 
-def _arguments(name: str, given: str, desk: Desk) -> Json:
+def _arguments(name: str, given: str, context: AdminContext) -> Json:
     if given.startswith("{") or not given:
         return parse_object(given or "{}")
     try:
-        tool = desk.runtime.tools.get(name)
+        tool = context.runtime.tools.get(name)
     except UnknownToolError:
-        return {}  # The door answers, and records it.
+        return {}  # The runtime refuses and records the call.
     schema = ToolSchema(name, "", tool.binder.schema)
     call = parse_call(f"{name} {given}", {name: schema})
     if call is None:
@@ -324,21 +324,20 @@ def _arguments(name: str, given: str, desk: Desk) -> Json:
     return dict(call.arguments)
 
 
-def _expand(rest: str, desk: Desk) -> None:
+def _expand(rest: str, context: AdminContext) -> None:
     digits = rest.strip().removeprefix("#")
-    number = 0 if digits else desk.calls.last
+    number = 0 if digits else context.calls.last
     if digits.isdecimal() and len(digits) <= _DIGITS_MAX:
         number = int(digits)
-    shown = desk.calls.find(number)
+    shown = context.calls.find(number)
     if shown is None:
-        what = f"call {quote(rest.strip())}" if digits else "call yet"
         raise UsageError(
-            f"there is no {what}",
+            f"call {quote(rest.strip())} not found" if digits else "no call yet",
             where="/expand",
-            hint="the numbers stand on the calls' lines; older calls: /ledger ho1m",
+            hint="give the number shown before a call; older calls: /ledger ho1m",
         )
     for block in shown.in_full():
-        desk.show(block)
+        context.show(block)
 
 
 _COMMAND: Final = lazy_pattern(r"/(\S+)\s*(.*)", re.DOTALL)
@@ -347,8 +346,8 @@ _COMMAND: Final = lazy_pattern(r"/(\S+)\s*(.*)", re.DOTALL)
 class AdminCommand(Struct, frozen=True):
     usage: str
     summary: str
-    run: Callable[[str, Desk], None]
-    """Is given what was typed behind the name. Raises: PaddockError."""
+    run: Callable[[str, AdminContext], None]
+    """Gets the text after the command's name. Raises: PaddockError."""
 
 
 class ParsedCommand(NamedTuple):
@@ -356,36 +355,36 @@ class ParsedCommand(NamedTuple):
     rest: str
 
 
-def _help(rest: str, desk: Desk) -> None:
+def _help(rest: str, context: AdminContext) -> None:
     rows = tuple(row(TextSpan(each.usage), each.summary) for each in COMMANDS.values())
     keys = (
         row("Tab", "complete a command, a tool or an argument"),
-        row("Ctrl-R", "search in what was typed before"),
-        row("Alt-Enter", "a new line; so does a line that ends in \\"),
-        row("Ctrl-C", "cancel what runs; twice on an empty line leaves"),
-        row("a space in front", "not a command, and not kept in the history"),
+        row("Ctrl-R", "search the history"),
+        row("Alt-Enter", "start a new line; so does Enter after \\"),
+        row("Ctrl-C", "cancel a turn or call; twice on an empty line: leave"),
+        row("a leading space", "send to the model, and do not keep in history"),
     )
-    desk.show(ShownTable((*rows, row("", ""), *keys)))
+    context.show(ShownTable((*rows, row("", ""), *keys)))
 
 
-def _exit(rest: str, desk: Desk) -> None:
-    desk.is_leaving = True
+def _exit(rest: str, context: AdminContext) -> None:
+    context.is_leaving = True
 
 
 COMMANDS: Final[Mapping[str, AdminCommand]] = {
     "help": AdminCommand("/help", "list these commands", _help),
-    "tools": AdminCommand("/tools", "the tools of this agent, and who may call them", _tools),
-    "call": AdminCommand(_CALL_USAGE, "call a tool yourself, governed as every call", _call),
-    "expand": AdminCommand("/expand [NUMBER]", "a call in full (default: the last)", _expand),
-    "show": AdminCommand("/show WHAT", "WHAT is frameworks, packages or config", _show),
-    "policy": AdminCommand("/policy [ACTION]", "what decides; with ACTION, how and why", _policy),
+    "tools": AdminCommand("/tools", "list this agent's tools, and who may call them", _tools),
+    "call": AdminCommand(_CALL_USAGE, "call a tool yourself, under the same policy", _call),
+    "expand": AdminCommand("/expand [NUMBER]", "show a call in full (default: the last)", _expand),
+    "show": AdminCommand("/show WHAT", "show frameworks, packages or config", _show),
+    "policy": AdminCommand("/policy [ACTION]", "show the policy, or explain an action", _policy),
     "ledger": AdminCommand(
-        "/ledger [NAME [TYPE]] [LAST]", "newest entries; /ledger verify looks at all", _ledger
+        "/ledger [NAME [TYPE]] [LAST]", "newest entries; /ledger verify checks all", _ledger
     ),
-    "sessions": AdminCommand("/sessions", "the sessions of this agent, the newest last", _sessions),
-    "resume": AdminCommand("/resume SESSION", "go on with an earlier one; this one ends", _resume),
-    "cost": AdminCommand("/cost", "what this session has spent, and what is left", _cost),
-    "status": AdminCommand("/status", "how things stand: agent, gate, sandbox, tokens", _status),
+    "sessions": AdminCommand("/sessions", "list this agent's sessions, newest last", _sessions),
+    "resume": AdminCommand("/resume SESSION", "end this session, continue another", _resume),
+    "cost": AdminCommand("/cost", "tokens that this session has used, and has left", _cost),
+    "status": AdminCommand("/status", "show agent, model, gate, sandbox and tokens", _status),
     "doctor": AdminCommand("/doctor", "what this host can enforce on files and commands", _doctor),
     "exit": AdminCommand("/exit", "end the session and leave", _exit),
 }
@@ -403,13 +402,13 @@ def find_command(name: str) -> AdminCommand:
         said = f"did you mean /{near[0]}; " if near else "/help lists them; "
         raise UsageError(
             f"unknown command {quote(f'/{name}')}",
-            hint=f"{said}with a space in front it is said to the model",
+            hint=f"{said}with a leading space it is sent to the model",
         )
     return command
 
 
-def vocabulary(desk: Desk) -> Vocabulary:
-    tools = desk.runtime.tools.list_all()
+def vocabulary(context: AdminContext) -> Vocabulary:
+    tools = context.runtime.tools.list_all()
     return Vocabulary(
         commands={name: command.summary for name, command in COMMANDS.items()},
         parameters={

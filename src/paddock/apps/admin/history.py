@@ -1,11 +1,9 @@
-"""Keep what was typed before, in a file of the user's own.
+"""Keep the lines that were typed, in a private file of the user.
 
-One JSON text a line. A line that begins with a space is not kept, and neither is one
-that is too long.
+One JSON string per line. Lines that begin with a space or are too long are not kept.
 
-Threat: what an operator types may hold what nobody else should read, and somebody who
-could write the file would put commands where a key press finds them. The file is the
-user's alone, and no link to one.
+Threat: typed lines may hold secrets, and another user who could write the file could plant
+commands that a key press recalls. The file must be private and not a symlink.
 """
 
 import json
@@ -29,7 +27,7 @@ class HistoryFile:
         self._file = directory / FILE
 
     def load(self) -> list[str]:
-        """Oldest first. What is no JSON text is passed over. Raises: ConfigError, HostError."""
+        """Return the lines, oldest first; skip invalid ones. Raises: ConfigError, HostError."""
         atomic.require_private(self._file.parent)
         content = atomic.read_file(self._file, _BYTES_MAX)
         if content is None:
@@ -47,7 +45,7 @@ class HistoryFile:
         if not text.strip() or text.startswith(" ") or len(text) > _ENTRY_CHARS_MAX:
             return
         atomic.make_directories(self._file.parent)
-        # O_APPEND: shells side by side add whole lines. O_NOFOLLOW, and 0600 from the start.
+        # O_APPEND: concurrent shells add whole lines. O_NOFOLLOW, and 0600 from the start.
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         with atomic.host_errors("writing", self._file):
             descriptor = os.open(self._file, flags, atomic.FILE_MODE)
@@ -58,11 +56,11 @@ class HistoryFile:
 
 
 def _require_own(file: Path) -> None:
-    with atomic.host_errors("looking at", file):
+    with atomic.host_errors("inspecting", file):
         found = os.lstat(file)
     if found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise ConfigError(
-            f"{quote(file)} is not yours alone (mode {stat.S_IMODE(found.st_mode):04o})",
+            f"{quote(file)} is not private to you (mode {stat.S_IMODE(found.st_mode):04o})",
             where=str(file),
             hint="chmod 600, or remove it",
         )

@@ -1,4 +1,4 @@
-"""Screen and keyboard without a terminal's arts: for pipes, dumb terminals, screen readers."""
+"""Screen and keyboard in plain lines: for pipes, dumb terminals and screen readers."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from paddock.values.calls import Json
 
 
 class Vocabulary(Struct, frozen=True):
-    """What there is. `parameters` are the names of each tool's arguments."""
+    """Words to complete. `parameters` are the argument names of each tool."""
 
     commands: Mapping[str, str] = field(default_factory=dict[str, str])
     parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
@@ -46,11 +46,11 @@ class InputEnded(Struct, frozen=True):
     """Ctrl-D, or the end of the input."""
 
 
-Said = Typed | Interrupted | InputEnded
+UserInput = Typed | Interrupted | InputEnded
 
 
 class Choice(Enum):
-    """What can be answered to a question; each by its word or its first letter."""
+    """The answers to a question, given as the word or its first letter."""
 
     YES = "yes"
     NO = "no"
@@ -59,7 +59,7 @@ class Choice(Enum):
 
 
 class Question(Struct, frozen=True):
-    """Something that is asked. `id` is its own: an answer to another counts for nothing."""
+    """An approval question. `id` is unique: an answer to another question is ignored."""
 
     id: str
     blocks: tuple[Block, ...]
@@ -75,51 +75,51 @@ class PersonsAnswer(Struct, frozen=True):
 
 
 class Silence(Enum):
-    NOBODY = "no terminal to ask on"
+    NO_TERMINAL = "no terminal to ask on"
     TOO_LATE = "too late"
-    LEFT = "nobody is there any more"
+    CLOSED = "the terminal was closed"
 
 
 class Screen(Protocol):
-    """Where things are shown. Every method may be called from any thread."""
+    """The output. Every method may be called from any thread."""
 
     def show(self, block: Block) -> None:
-        """Below everything that was shown, for good."""
+        """Print below everything else."""
         ...
 
     def live(self, text: str) -> None:
-        """What is not a whole line yet; it gives way to the next, "" to nothing.
+        """Replace the temporary last line; "" removes it.
 
-        Nothing happens where a line that is written cannot be taken back.
+        Does nothing on a screen that cannot erase a line.
         """
 
     def status(self, status: StatusLine) -> None: ...
 
     def answered(self, result: TurnResult) -> None:
-        """The turn is over; its text stands there already, as a rule."""
+        """The turn is over; its text is usually shown already."""
 
 
 class Keyboard(Protocol):
-    """Whoever types. Called from one thread, the shell's."""
+    """The input. Called only from the shell's thread."""
 
-    def read(self) -> Said:
-        """Wait for a message. Raises: PaddockError where nothing more can be read."""
+    def read(self) -> UserInput:
+        """Wait for a message. Raises: PaddockError if nothing more can be read."""
         ...
 
     def answer(self, question: Question) -> PersonsAnswer | Silence:
-        """Show the question, drop what was typed before, and wait for an answer."""
+        """Show the question, discard what was typed before, and wait for an answer."""
         ...
 
     def learn(self, known: Vocabulary) -> None:
-        """What can be completed, where a key completes anything."""
+        """Set the words to complete, if a key completes any."""
 
     def interrupting(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
-        """While the block runs, Ctrl-C calls `stop`, in a thread of its own."""
+        """While the block runs, Ctrl-C calls `stop` in a separate thread."""
         ...
 
 
 def is_text(typed: str) -> bool:
-    """Whether all of it is text: what is no character was read as a lone surrogate (PEP 383)."""
+    """Return False if it holds lone surrogates, which stand for invalid bytes (PEP 383)."""
     return typed.isascii() or _SURROGATE.search(typed) is None
 
 
@@ -135,7 +135,7 @@ ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
 class LineScreen(Screen):
-    """Lines in the order in which they come; no other thread's within one."""
+    """Prints each block whole, in the order of the calls."""
 
     prompt = ""
 
@@ -147,7 +147,7 @@ class LineScreen(Screen):
         self._write("".join(f"{each}\n" for each in plain_lines(block)))
 
     def write(self, text: str) -> None:
-        """As it is: prompts, which hold nothing of anybody else's."""
+        """Write unescaped: only for prompts, which hold no foreign text."""
 
     def _write(self, text: str) -> None:
         with self._lock:
@@ -173,12 +173,12 @@ class PlainScreen(LineScreen):
 
 
 # {"kind": "status", "agent": …, "gate_is_open": …, "sandbox": …, "badges": […], …}
-# {"kind": "text", "lines": […]}                 what a person would be shown
+# {"kind": "text", "lines": […]}                 as shown to a person
 # {"kind": "turn", "response": …, "outcome": …}  a turn's result, as `paddock run --json`
 
 
 class JsonScreen(LineScreen):
-    """One object a line, in ASCII only, so that no terminal can be misled."""
+    """One object per line; ASCII only, so that it cannot mislead a terminal."""
 
     def show(self, block: Block) -> None:
         self._object("text", {"lines": list(plain_lines(block))})
@@ -197,12 +197,11 @@ class JsonScreen(LineScreen):
 
 
 class PlainKeyboard(Keyboard):
-    """Reads lines. A line that ends in a backslash goes on in the next one.
+    """Reads lines. A line that ends in a backslash continues on the next one.
 
-    On a pipe nobody can be asked: what stands in it was written before the question. What is read
-    from one is repeated, so that what comes out reads like a session. What is read is UTF-8 in
-    every locale, as file names have to be. A line of a pipe that is not ends the reading: whoever
-    wrote what is behind it counted on all that is before.
+    A pipe cannot answer a question: its lines were written before the question. They are
+    echoed, so that the output reads like a session. Input is UTF-8 in every locale, like
+    file names. An invalid line of a pipe ends the reading: the lines after it rely on it.
     """
 
     def __init__(self, source: TextIO, screen: LineScreen) -> None:
@@ -212,10 +211,10 @@ class PlainKeyboard(Keyboard):
         self._lines_read = 0
         reconfigure = getattr(source, "reconfigure", None)
         if reconfigure is not None:
-            # Strictly decoded, one byte takes along all the lines that were read with it.
+            # In strict decoding, one bad byte would drop all lines that were read with it.
             reconfigure(encoding="utf-8", errors="surrogateescape")
         self._woken: int | None = None
-        """Readable once Ctrl-C was pressed, while something runs."""
+        """Readable once Ctrl-C is pressed during a turn or call."""
         self._interrupt: Callable[[int, FrameType | None], None] | None = None
         self._is_reading = False
         self.ended_by: int | None = None
@@ -223,7 +222,7 @@ class PlainKeyboard(Keyboard):
 
     @contextmanager
     def ending(self) -> Generator[None]:
-        """End the input and cancel what runs at SIGTERM and SIGHUP (unless ignored)."""
+        """End the input, and cancel a turn or call, on SIGTERM and SIGHUP (unless ignored)."""
         with ExitStack() as held:
             if threading.current_thread() is threading.main_thread():
                 for number in ENDING:
@@ -239,8 +238,8 @@ class PlainKeyboard(Keyboard):
             self._is_reading = False
             raise _EndedError
 
-    def read(self) -> Said:
-        """Raises: UsageError for a line of a pipe that is not UTF-8."""
+    def read(self) -> UserInput:
+        """Raises: UsageError: a line of a pipe is not UTF-8."""
         try:
             self._is_reading = True
             try:
@@ -250,12 +249,12 @@ class PlainKeyboard(Keyboard):
         except _EndedError:
             return InputEnded()
 
-    def _read(self) -> Said:
+    def _read(self) -> UserInput:
         said: list[str] = []
         prompt = self._screen.prompt
         while True:
             try:
-                # Whoever sees the prompt may press Ctrl-C before its writing has returned.
+                # Inside the try: the user may press Ctrl-C before the write has returned.
                 self._screen.write(prompt)
                 text = self._source.readline()
             except KeyboardInterrupt:
@@ -278,28 +277,28 @@ class PlainKeyboard(Keyboard):
         if not is_text(text):
             first = self._lines_read - lines_before
             raise UsageError(
-                f"{quote(text.rstrip())} is not UTF-8: it was not carried out, "
-                "and nothing behind it was",
+                f"{quote(text.rstrip())} is not UTF-8: this line and the lines after it "
+                "were not run",
                 where=f"standard input, line {self._lines_read}",
-                hint=f"convert the input to UTF-8, and begin with line {first}: "
-                "what is before it ran",
+                hint=f"convert the input to UTF-8, and start again with line {first}: "
+                "the lines before it were run",
             )
 
     def answer(self, question: Question) -> PersonsAnswer | Silence:
         for block in question.blocks:
             self._screen.show(block)
         if not self._is_terminal:
-            return Silence.NOBODY
+            return Silence.NO_TERMINAL
         self._screen.show(question.keys)
         try:
             descriptor = self._source.fileno()
-            # Threat: keys that were typed before the question stood there would answer it. Before
-            # the prompt: whoever answers as soon as that is there must be heard.
+            # Threat: keys typed before the question was shown would answer it. Flush before the
+            # prompt is written, so that an immediate answer is not lost.
             termios.tcflush(descriptor, termios.TCIFLUSH)
             self._screen.write(question.prompt)
             typed = read_line(descriptor, question.timeout_s, self._woken)
         except (OSError, termios.error, ValueError):
-            return Silence.NOBODY
+            return Silence.NO_TERMINAL
         if typed is None:
             self._screen.write("\n")
             return Silence.TOO_LATE
@@ -309,17 +308,17 @@ class PlainKeyboard(Keyboard):
 
     @contextmanager
     def interrupting(self, stop: Callable[[], None]) -> Generator[None]:
-        # Outside the main thread no signal arrives.
+        # Signals arrive only in the main thread.
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         self._woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
         def interrupt(number: int, frame: FrameType | None) -> None:
-            # A question that stands there ends with it; a pipe that is full is readable anyway.
+            # Ends an open question too; a pipe that is full is readable anyway.
             with suppress(BlockingIOError):
                 os.write(wake, b"x")
-            # In a thread: the one that was interrupted may hold a lock that stopping needs.
+            # In a thread: the interrupted thread may hold a lock that `stop` needs.
             threading.Thread(target=stop, name="paddock-cancel", daemon=True).start()
 
         self._interrupt = interrupt
@@ -337,4 +336,4 @@ class PlainKeyboard(Keyboard):
 
 
 class _EndedError(BaseException):
-    """A signal ended the reading; no other place meets it."""
+    """A signal ended the reading; caught by `PlainKeyboard.read`."""

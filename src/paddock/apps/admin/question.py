@@ -1,10 +1,10 @@
-"""What somebody is asked before an approval. Pure.
+"""Build the question before an approval, and remember what was always granted.
 
-Every piece of the request stands behind a gutter, escaped and whole, or it is said how
-much of it is missing; then there is no `always`.
+Each part of the request is shown after a gutter, escaped and whole. If a part is cut, the
+question says how much is missing and does not offer `always`.
 
-Threat: arguments are written by a model. Whatever they hold, they cannot begin a line
-as we do, end before their end, or look like less than they are.
+Threat: a model writes the arguments. They must not be able to imitate Paddock's own lines,
+end early, or hide a part of themselves.
 """
 
 import itertools
@@ -44,11 +44,11 @@ from paddock.values.calls import Json
 from paddock.workspace import Workspace, version_of
 
 _READ_BYTES_MAX: Final = 400_000
-_WORDING: Final = Wording("the old text does not stand there", "it is ambiguous", "")
+_WORDING: Final = Wording("the old text is not in the file", "the old text is ambiguous", "")
 
 
 class Preview(Struct, frozen=True):
-    """A unified diff, or a word about why there is none. `is_whole`: nothing is left out."""
+    """A unified diff, or the reason why there is none. `is_whole`: nothing is left out."""
 
     text: str
     is_diff: bool = True
@@ -56,7 +56,7 @@ class Preview(Struct, frozen=True):
 
 
 Previews = Callable[[ApprovalRequest, int], Preview | None]
-"""What a request would change, in so many lines; None where its arguments change no file."""
+"""Returns the changes of a request in at most that many lines; None if it changes no file."""
 
 
 def preview_of(
@@ -73,10 +73,10 @@ def preview_of(
         if request.target_digest != ABSENT:
             with Workspace.open(root_of(request.agent)) as workspace:
                 before = workspace.read_all(workspace.resolve_read(path), _READ_BYTES_MAX)
-            # Threat: the file is exchanged between the question and this look at it, and a
-            # harmless difference is shown for another change.
+            # Threat: the file is replaced between the request and this read, so that a
+            # harmless diff is shown for another change.
             if version_of(before) != request.target_digest:
-                return _no_diff("what stands there is not what the question is bound to")
+                return _no_diff("the file has changed since the request")
         after = change(before, request.arguments)
     except (ToolError, HostError) as error:
         return _no_diff(error.message)
@@ -120,7 +120,7 @@ _GUTTER: Final = "  │ "
 _DIGEST_CHARS: Final = 23
 _TARGET_CHARS_MAX: Final = 40
 _IN_DIFF: Final = frozenset({"content", "old_str", "new_str", "old_string", "new_string"})
-"""Arguments that the diff shows, where there is one that is whole."""
+"""Arguments that a whole diff shows already."""
 
 
 class Extent(Struct, frozen=True):
@@ -192,7 +192,7 @@ def question_for(
     ]
     is_whole = draft.is_whole
     if preview is not None:
-        # What `unified_diff` escaped is plain text by now; the rest is not to be overlooked.
+        # `unified_diff` has escaped some characters; `reveal` shows the rest.
         revealed = reveal(preview.text, _WIDE)
         draft.notices += [f"diff: {notice}" for notice in revealed.notices]
         shown = "\n".join(revealed.rows)
@@ -202,9 +202,9 @@ def question_for(
     if draft.notices:
         mark = TextSpan("note: ", TextLook.WARN)
         blocks.append(ShownText(tuple(row(mark, each) for each in draft.notices), "  "))
-    # What was not shown whole is agreed to at most once.
+    # A request that is not shown whole can be granted only once.
     third = Choice.ALWAYS if is_whole else Choice.EXPAND
-    more = "a: always exactly this, in this session" if is_whole else "e: show all of it"
+    more = "a: always this same call, in this session" if is_whole else "e: show all of it"
     keys = dim(f"  y: once, n: no (the default), {more}")
     prompt = f"{question_id} allow {request.tool}? [y/N/{third.value[0]}] "
     choices = (Choice.YES, Choice.NO, third)
@@ -222,10 +222,10 @@ BY: Final = "terminal"
 
 
 class TerminalApprover:
-    """Remembers what is always granted, by session and digest: nothing but exactly the same call.
+    """Asks on the keyboard; remembers `always` answers by session and digest of the call.
 
-    Threat: "in this session" is what was agreed to, and the shell goes on with another one. Agents
-    that work side by side ask one after another.
+    Threat: `always` was granted for one session, and the shell may continue with another.
+    Agents that run in parallel ask one after another.
     """
 
     def __init__(
@@ -262,25 +262,22 @@ class TerminalApprover:
         answer = self._keyboard.answer(question)
         if isinstance(answer, Silence):
             return answer, question_id
-        # Threat: an answer to an earlier question arrives when another one stands there.
+        # Threat: an answer to an earlier question arrives while another one is shown.
         counts = answer.question_id == question_id and answer.choice in question.choices
         return answer.choice if counts else Choice.NO, question_id
 
 
-# What a person would not see, made visible.
-#
-# Threat: a command is padded until its end leaves the screen, hides a part behind
-# invisible characters, turns its order with direction overrides, or carries a letter of
-# another alphabet that looks like the one that is expected. A person says yes to what they
-# see, so they must see all of it.
+# Threat: a command is padded until its end leaves the screen, hides a part behind invisible
+# characters, reverses its order with direction overrides, or uses a look-alike letter of
+# another alphabet. A person approves what they see, so all of it must be visible.
 
 _SPACES: Final = lazy_pattern("(?<=[^ ]) {5,}| {41,}")
-"""What pads; an indentation does not."""
+"""Runs of spaces that pad text; an indentation does not."""
 _NAMED_MAX: Final = 6
 
 
 _WIDE: Final = lazy_pattern(r"(?<=.\S) {41,}(?=\S)")
-"""What takes the rest of a row of a diff out of sight: behind its mark and more than that."""
+"""Runs of spaces in a diff that push the rest of a row out of sight; not its indentation."""
 
 
 class Revealed(Struct, frozen=True):
@@ -294,22 +291,22 @@ def reveal_exactly(text: str) -> Revealed:
     notices: list[str] = []
     if escaped:
         who = "1 character is" if escaped == 1 else f"{escaped} characters are"
-        notices.append(f"{who} not to be seen, and shown as \\xNN or \\uNNNN")
+        notices.append(f"{who} invisible, and shown as \\xNN or \\uNNNN")
     foreign = _foreign(text)
     if foreign:
-        notices.append(f"not all of it is ASCII: {foreign}")
+        notices.append(f"non-ASCII characters: {foreign}")
     return Revealed(tuple(row for row, _ in found), tuple(notices))
 
 
 def reveal(text: str, hiding: re.Pattern[str] = _SPACES) -> Revealed:
-    """`text` for a question: escaped, line by line, with notices of what was odd.
+    """Escape `text` line by line for a question, with notices of unusual characters.
 
-    `hiding` is what of its spaces is told, `_WIDE` of a diff: indentation counts there.
+    `hiding` matches the runs of spaces to mark: `_WIDE` in a diff, where indentation matters.
     """
     shown = reveal_exactly(text)
-    told = [hiding.subn(lambda found: f"⟨{len(found[0])} spaces⟩", each) for each in shown.rows]
-    padded = sum(count for _, count in told)
-    return Revealed(tuple(row for row, _ in told), (*shown.notices, *_padding(padded)))
+    marked = [hiding.subn(lambda found: f"⟨{len(found[0])} spaces⟩", each) for each in shown.rows]
+    padded = sum(count for _, count in marked)
+    return Revealed(tuple(row for row, _ in marked), (*shown.notices, *_padding(padded)))
 
 
 def _padding(runs: int) -> tuple[str, ...]:

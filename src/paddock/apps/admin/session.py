@@ -1,4 +1,4 @@
-"""What the shell and its commands work with: one session at a time, and how it stands."""
+"""Hold the open session, its runtime and its status for the shell and its commands."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -40,7 +40,7 @@ from paddock.sandbox.values import BackendVerdict, Enforcement
 from paddock.values.calls import Json
 
 _PARTIAL_CHARS_MAX: Final = 4_000
-"""Of a line that does not end; then what is there is shown for good."""
+"""A partial line of this length is printed without waiting for its end."""
 WORKING: Final = "… working; Ctrl-C cancels"
 
 
@@ -50,7 +50,7 @@ class TurnView:
         self._calls = calls
         self._partial = ""
         self._said = ""
-        """The text of the model turn that is coming in, or came in last."""
+        """The text of the current or last model turn."""
 
     def begin(self) -> None:
         self._partial = self._said = ""
@@ -80,7 +80,7 @@ class TurnView:
                 pass
 
     def end(self, result: TurnResult) -> None:
-        self.give_up()
+        self.stop()
         show = self._screen.show
         if result.was_cancelled:
             show(line(TextSpan("cancelled", TextLook.WARN)))
@@ -92,13 +92,13 @@ class TurnView:
         if result.tools_withheld:
             show(note(result.note))
 
-    def give_up(self) -> None:
+    def stop(self) -> None:
         self._flush()
         self._screen.live("")
 
     def _piece(self, piece: str) -> None:
         self._said += piece
-        # A line end may come in two pieces.
+        # A line end may be split between two pieces.
         text = (self._partial + piece).replace("\r\n", "\n")
         *whole, partial = text.split("\n")
         for each in whole:
@@ -113,7 +113,7 @@ class TurnView:
         was_shown = bool(self._said.strip())
         self._end_text()
         if was_shown:
-            said = "what came above is void: the connection broke, and the model is asked again"
+            said = "ignore the text above: the connection broke, and the model is asked again"
             self._screen.show(note(said))
 
     def _end_text(self) -> None:
@@ -134,7 +134,7 @@ class Setting(Struct, frozen=True):
     examine: Callable[[Project, str | None], Sandboxed]
 
 
-class Desk:
+class AdminContext:
     def __init__(
         self, setting: Setting, screen: Screen, keyboard: Keyboard, approver: Approver
     ) -> None:
@@ -147,7 +147,7 @@ class Desk:
         self._approver = approver
         self._spent: dict[str, int] = {}
         self._runtime: Runtime | None = None
-        # The plane was made once and for all.
+        # Fixed when the plane was created.
         self._made_with_dev = is_made_with_dev(setting.project)
         self.sandbox = setting.examine(setting.project, setting.agent)
         self.session = self._open(None)
@@ -172,10 +172,10 @@ class Desk:
         return self._runtime
 
     def resume(self, session_id: str) -> None:
-        """Go on with another session; this one ends. Raises: PaddockError; then it stays."""
+        """End this session and continue another. Raises: PaddockError; this one then stays open."""
         opened = self._open(session_id)
         try:
-            # Another agent's commands may be held otherwise, on the same host.
+            # The session's agent may have another sandbox than this one's.
             sandbox = self.setting.examine(self.project, opened.charter.agent)
             self.close()
         except BaseException:
@@ -197,8 +197,6 @@ class Desk:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    # What goes on
 
     def heard(self, event: events.Event) -> None:
         if isinstance(event, events.Spent):
@@ -230,13 +228,13 @@ class Desk:
                 bounds = Bounds(cancel=stop, on_output=events.HeardOutput(shown))
                 [done] = self.runtime.call_all([asked], bounds, events.HeardCalls(shown))
         finally:
-            self.view.give_up()
+            self.view.stop()
         shown.raise_fault()
         self.screen.show(lines(done.result.content, gutter="  │ "))
 
     def _interruptible(self, token: CancelToken) -> AbstractContextManager[None]:
         def stop() -> None:
-            self.screen.live("… cancelling; what runs is being ended")
+            self.screen.live("… cancelling")
             token.cancel()
 
         return self.keyboard.interrupting(stop)
@@ -278,7 +276,7 @@ def examine(project: Project) -> tuple[BackendVerdict, ...]:
 
 
 def find_sandbox(project: Project, agent: str | None) -> Sandboxed:
-    """What commands of this agent would be held by. Raises: UsageError for an unknown agent."""
+    """Return the sandbox of this agent's commands. Raises: UsageError: unknown agent."""
     name = project.agent_named(agent)
     policy = project.policy_for(project.agents.read(name))
     enforcement = shell_for(policy, project.agents.chain(name)).enforcement

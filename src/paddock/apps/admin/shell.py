@@ -1,6 +1,6 @@
-"""The loop of the shell: a message or a command is read, carried out, and shown.
+"""The shell's loop: read a message or a command, run it, show the result.
 
-Knows two ports and no terminal; every line of it also runs on a pipe.
+It knows only the ports Screen and Keyboard; every line of it also runs on a pipe.
 """
 
 from collections.abc import Mapping
@@ -15,80 +15,82 @@ from paddock.apps.admin import plain
 from paddock.apps.admin.commands import find_command, parse_command, vocabulary
 from paddock.apps.admin.history import HistoryFile
 from paddock.apps.admin.question import TerminalApprover, preview_of
-from paddock.apps.admin.session import Desk, Setting
+from paddock.apps.admin.session import AdminContext, Setting
 from paddock.apps.admin.show import ShownText, TextLook, TextSpan, dim, line, note, row
 from paddock.errors import IntegrityError, PaddockError, UsageError
 from paddock.text.show import quote
 
 
 class AdminShell:
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, context: AdminContext) -> None:
+        self._context = context
         self._failed = False
-        self._learnt: Session | None = None
-        """What the keyboard completes is of this session's agent."""
+        self._completed_for: Session | None = None
+        """The session whose agent's tools the keyboard completes."""
 
     def run(self) -> int:
-        desk = self._desk
+        context = self._context
         self._greet()
         was_interrupted = False
-        while not desk.is_leaving:
-            said = desk.keyboard.read()
+        while not context.is_leaving:
+            said = context.keyboard.read()
             is_interrupt = isinstance(said, plain.Interrupted)
             if isinstance(said, plain.InputEnded) or (is_interrupt and was_interrupted):
                 break
             if isinstance(said, plain.Interrupted):
-                desk.show(dim("press Ctrl-C again to leave, or go on typing"))
+                context.show(dim("press Ctrl-C again to leave, or continue typing"))
             elif said.text.strip():
-                self._carry_out(said.text)
+                self._run_line(said.text)
             was_interrupted = is_interrupt
-        supervisor = desk.session.supervisor
+        supervisor = context.session.supervisor
         turns = "1 turn" if supervisor.turns == 1 else f"{supervisor.turns} turns"
         spent = f"{supervisor.cost.total_tokens:,} tokens"
-        desk.show(dim(f"{desk.session.session_id}: {turns}, {spent}"))
+        context.show(dim(f"{context.session.session_id}: {turns}, {spent}"))
         return 1 if self._failed else 0
 
-    def _carry_out(self, text: str) -> None:
-        desk, command = self._desk, parse_command(text)
+    def _run_line(self, text: str) -> None:
+        context, command = self._context, parse_command(text)
         try:
             if not plain.is_text(text):
                 raise UsageError(
-                    f"{quote(text)} is not UTF-8: it was not carried out",
-                    hint="see which encoding the terminal sends, or paste it as text",
+                    f"{quote(text)} is not UTF-8: it was not run",
+                    hint="set the terminal to UTF-8, or paste the line as text",
                 )
             if command is None:
-                result = desk.turn(text.strip())
+                result = context.turn(text.strip())
                 is_answered = result.outcome is TurnOutcome.SUCCESS or result.was_cancelled
                 self._failed = not is_answered
             else:
-                find_command(command.name).run(command.rest, desk)
+                find_command(command.name).run(command.rest, context)
                 self._learn()
         except IntegrityError:
             raise
         except PaddockError as error:
             self._failed = command is None
-            desk.view.give_up()
+            context.view.stop()
             first, *rest = error.render().split("\n")
-            desk.show(ShownText((row(TextSpan(first, TextLook.BAD)), *map(row, rest))))
-        desk.show(line(""))
+            context.show(ShownText((row(TextSpan(first, TextLook.BAD)), *map(row, rest))))
+        context.show(line(""))
 
     def _greet(self) -> None:
-        desk = self._desk
-        status = desk.status()
-        desk.screen.status(status)
+        context = self._context
+        status = context.status()
+        context.screen.status(status)
         self._learn()
-        desk.show(line(TextSpan("paddock admin", TextLook.STRONG), f" · {desk.session.session_id}"))
-        desk.show(line(f"agent {status.agent} works on {desk.project.root.path.name}"))
-        desk.show(dim("/help lists the commands, /tools its tools; Ctrl-D leaves"))
-        for notice in desk.session.notices:
-            desk.show(note(notice))
-        desk.show(line(""))
+        context.show(
+            line(TextSpan("paddock admin", TextLook.STRONG), f" · {context.session.session_id}")
+        )
+        context.show(line(f"agent {status.agent} works on {context.project.root.path.name}"))
+        context.show(dim("/help lists the commands, /tools its tools; Ctrl-D leaves"))
+        for notice in context.session.notices:
+            context.show(note(notice))
+        context.show(line(""))
 
     def _learn(self) -> None:
-        desk = self._desk
-        if desk.session is not self._learnt:
-            desk.keyboard.learn(vocabulary(desk))
-            self._learnt = desk.session
+        context = self._context
+        if context.session is not self._completed_for:
+            context.keyboard.learn(vocabulary(context))
+            self._completed_for = context.session
 
 
 _DUMB: Final = frozenset({"dumb", "unknown", ""})
@@ -106,7 +108,7 @@ class ShellStreams(Struct, frozen=True):
 
     @property
     def has_colours(self) -> bool:
-        """NO_COLOR set to anything means no colour (no-color.org)."""
+        """False if NO_COLOR is set and not empty (no-color.org)."""
         return not self.variables.get("NO_COLOR")
 
 
@@ -124,7 +126,7 @@ def _run_lines(
     keyboard = plain.PlainKeyboard(source, screen)
     with keyboard.ending():
         status = run_shell(setting, screen, keyboard)
-    # As a shell reports it.
+    # A shell reports a signal as 128 + its number.
     return status if keyboard.ended_by is None else 128 + keyboard.ended_by
 
 
@@ -141,5 +143,5 @@ def run_admin(setting: Setting, streams: ShellStreams) -> int:
 def run_shell(setting: Setting, screen: plain.Screen, keyboard: plain.Keyboard) -> int:
     agents = setting.project.agents
     previews = partial(preview_of, lambda agent: str(agents.read(agent).workspace))
-    with Desk(setting, screen, keyboard, TerminalApprover(keyboard, previews)) as desk:
-        return AdminShell(desk).run()
+    with AdminContext(setting, screen, keyboard, TerminalApprover(keyboard, previews)) as context:
+        return AdminShell(context).run()

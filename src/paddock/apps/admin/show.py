@@ -1,7 +1,7 @@
-"""What can be shown, as values: no colours, no widths, no terminal; and the plain drawing of it.
+"""Values to display, independent of terminal, width and colours; and their plain form.
 
-Threat: whatever is shown may have been written by a model, a file or a package: every
-span passes `shown_text` where it is drawn, and nothing else writes to a screen.
+Threat: displayed text may come from a model, a file or a package: every span passes
+`shown_text` where it is drawn, and nothing else writes to a screen.
 """
 
 import json
@@ -20,7 +20,7 @@ from paddock.values.calls import Json
 
 
 class TextLook(StrEnum):
-    """How a piece of text is drawn, as rich names it. It carries no meaning: the words do."""
+    """Style of a piece of text, as rich names it. It adds no meaning: the words carry it."""
 
     PLAIN = ""
     DIM = "dim"
@@ -41,11 +41,11 @@ class TextSpan(NamedTuple):
 
 Row = tuple[TextSpan, ...]
 SPOKEN: Final = "┃ "
-"""Before every line of a model's."""
+"""Precedes every line that a model wrote."""
 
 
 class ShownText(Struct, frozen=True):
-    """Lines that wrap. `gutter` stands before each of them, and where they go on."""
+    """Lines that wrap. `gutter` precedes each of them, and their continuations."""
 
     rows: tuple[Row, ...]
     gutter: str = ""
@@ -57,7 +57,7 @@ class ShownTable(Struct, frozen=True):
 
 
 class FittedLine(Struct, frozen=True):
-    """One line that never wraps: where it is too long, `middle` is cut and says so."""
+    """One line that never wraps: if it is too long, `middle` is cut, with an ellipsis."""
 
     left: Row
     middle: TextSpan
@@ -88,8 +88,8 @@ def lines(text: str, look: TextLook = TextLook.PLAIN, gutter: str = "") -> Shown
 
 
 def spoken(text: str, look: TextLook = TextLook.PLAIN) -> ShownText:
-    # Threat: a model can write lines like ours, a call with its decision, a note, a question;
-    # so each line of it stands behind a mark that no row of ours begins with.
+    # Threat: a model can imitate Paddock's lines (a decided call, a note, a question), so each
+    # of its lines begins with a mark that no line of Paddock begins with.
     return lines(text, look, SPOKEN)
 
 
@@ -110,7 +110,7 @@ def diff_rows(text: str) -> tuple[Row, ...]:
 
 
 KEPT_MAX: Final = 100
-"""Calls that `/expand` can show; older ones stand in the ledger."""
+"""Calls that `/expand` can show; older ones are in the ledger."""
 _VALUE_CHARS_MAX: Final = 200
 
 
@@ -123,7 +123,7 @@ class ShownCall(Struct, frozen=True):
     def _decision(self) -> str:
         if self.decided is not None:
             if self.decided.outcome == "ask":
-                return f"ask: yes by {self.decided.by or 'nobody'}"
+                return f"ask: yes by {self.decided.by or 'unknown'}"
             if self.decided.outcome == "confine" and self.decided.by:
                 return f"confine (here: ask): yes by {self.decided.by}"
             return self.decided.outcome
@@ -212,11 +212,11 @@ class LastCalls:
 _FREE: Final = frozenset({"builtin", "scripted"})
 _MODEL_CHARS_MIN: Final = 7
 _EXACT_BELOW: Final = 10_000
-"""Tokens; more are counted in thousands where there is little room."""
+"""Tokens; larger counts are shortened to thousands if space is short."""
 
 
 class Sandboxed(Struct, frozen=True):
-    """How far the kernel holds commands on this host. `refused`: none runs at all."""
+    """How far the kernel confines commands on this host. `refused`: no command runs."""
 
     enforcement: Enforcement
     backend: str = ""
@@ -227,7 +227,7 @@ class Sandboxed(Struct, frozen=True):
 
 
 class StatusLine(Struct, frozen=True):
-    """Everything that the status line says. `tokens_left` None: there is no limit."""
+    """The content of the status line. `tokens_left` None: no limit."""
 
     agent: str
     profile: str
@@ -241,7 +241,7 @@ class StatusLine(Struct, frozen=True):
 
     @property
     def cost(self) -> str:
-        """Money. No prices are known, so it is either nothing or not known."""
+        """Money: "none" or "unknown", since Paddock knows no prices."""
         return "none" if self.provider in _FREE or not self.tokens else "unknown"
 
     @property
@@ -259,7 +259,7 @@ class StatusLine(Struct, frozen=True):
 
 
 def status_text(status: StatusLine, width: int | None = None) -> str:
-    """Everything, or as much of it as fits into `width`: the model's name gives way first."""
+    """Return the status, shortened to `width`; the model's name is cut first."""
     gate = f"dual gate {'open' if status.gate_is_open else 'closed'}"
     sandbox, tokens = f"sandbox {status.sandbox}", f"{status.tokens:,}"
 
@@ -279,7 +279,7 @@ def status_text(status: StatusLine, width: int | None = None) -> str:
         return full(left)
     room = max(len(status.model) + width - len(short(status.model)), _MODEL_CHARS_MIN)
     cut = short(f"{status.model[: room - 1]}…")
-    # What is held and what is not comes first: the rest may be cut.
+    # Gate and sandbox come first: the rest may be cut.
     last = f"{gate}  {sandbox}  {status.agent}  {status.provider}  {tokens} tokens"
     forms = (full(left), full(""), short(status.model), cut, last)
     return next((form for form in forms if len(form) <= width), last[:width])
@@ -287,13 +287,13 @@ def status_text(status: StatusLine, width: int | None = None) -> str:
 
 _TAB: Final = "    "
 _MIDDLE_CHARS_MAX: Final = 100
-"""Of a line that is fitted, where no width is known."""
+"""For the middle of a `FittedLine` if no width is known."""
 COLUMN_GAP: Final = 2
 TABLE_INDENT: Final = 2
 
 
 def shown_text(text: str) -> str:
-    """`text` on one line, with nothing in it that a terminal would act upon."""
+    """Return `text` on one line, escaped so that a terminal acts on nothing in it."""
     return show_line(text.replace("\t", _TAB))[0].replace("\n", "\\n")
 
 

@@ -1,9 +1,9 @@
-"""Screen and keyboard on a real terminal: what is shown scrolls, what is typed stands below.
+"""Screen and keyboard on a terminal: output scrolls above, the input line stays below.
 
-One prompt of prompt_toolkit runs for as long as the shell does, in the main thread; the
-shell runs in a thread of its own and speaks to it through the two ports. The prompt holds
-the line that still grows, the line that is typed, the badge and the status line; everything
-else is drawn by rich, printed above it and belongs to the terminal's own history.
+One prompt of prompt_toolkit runs in the main thread as long as the shell, which runs in a
+second thread and calls it through the two ports. The prompt holds the growing line, the
+input line, the badge and the status line; everything else is drawn by rich, printed above
+it and stays in the terminal's scrollback.
 """
 
 import asyncio
@@ -74,21 +74,19 @@ _STYLE: Final = Style.from_dict(
 
 
 class Mode(Enum):
-    """What a key means."""
-
     READING = auto()
-    """The line is edited; Enter says it."""
+    """The user edits a line; Enter sends it."""
     BUSY = auto()
-    """The next line is edited; Enter waits, Ctrl-C cancels what runs."""
+    """The user edits the next line; Enter does nothing, Ctrl-C cancels the turn or call."""
     DRAWING = auto()
-    """A question is about to stand there: every key is dropped."""
+    """A question is being drawn: every key is dropped."""
     ASKING = auto()
-    """The answer is typed; Enter gives it."""
+    """The user types the answer; Enter gives it."""
 
 
 class Terminal(plain.Screen):
     def __init__(self, source: TextIO, out: TextIO, history: HistoryFile, *, colours: bool) -> None:
-        """What `history` holds can be typed again; without it, this shell's own lines can."""
+        """`history` provides earlier lines; if it fails, only this shell's lines are recalled."""
         self._source, self._out = Vt100Input(source), out
         self._drawing = RichDrawing(colours=colours)
         depth = None if colours else ColorDepth.DEPTH_1_BIT
@@ -100,7 +98,7 @@ class Terminal(plain.Screen):
         self._status: StatusLine | None = None
         self._question: plain.Question | None = None
         self._ahead = Document()
-        """What was typed ahead when the question came; it is not its answer."""
+        """The line typed when the question came; it is not the answer, and restored after it."""
         self._vocabulary = plain.Vocabulary()
         session = PromptSession[Any](
             self._growing_text,
@@ -120,14 +118,14 @@ class Terminal(plain.Screen):
             input=self._source,
             output=self._output,
         )
-        # The status line stands right below the line, and not at the end of the window.
+        # Keeps the status line right below the input, not at the end of the window.
         session.layout.current_window.dont_extend_height = Always()
         self._line: Buffer = session.default_buffer
         self.app: Application[Any] = session.app
         self.app.after_render += self._has_rendered
         self._lock = threading.Lock()
         self._is_scheduled = False
-        self._said: queue.SimpleQueue[plain.Said] = queue.SimpleQueue()
+        self._said: queue.SimpleQueue[plain.UserInput] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[plain.PersonsAnswer | plain.Silence] = queue.SimpleQueue()
         self._stop: Callable[[], None] | None = None
         self._has_left = False
@@ -150,7 +148,7 @@ class Terminal(plain.Screen):
                 self.app.run(pre_run=start, set_exception_handler=False)
             except (EOFError, OSError):
                 self._is_gone = True
-            # Also where the shell still waits for somebody.
+            # The shell may still wait for input or an answer.
             self._hang_up()
         self._print_rest()
         return running[0].result() if running else 0
@@ -172,7 +170,7 @@ class Terminal(plain.Screen):
 
     # Keyboard
 
-    def read(self) -> plain.Said:
+    def read(self) -> plain.UserInput:
         if self._has_left:
             return plain.InputEnded()
         self._in_loop(partial(self._begin, Mode.READING))
@@ -189,7 +187,7 @@ class Terminal(plain.Screen):
 
     def answer(self, question: plain.Question) -> plain.PersonsAnswer | plain.Silence:
         if self._has_left:
-            return plain.Silence.LEFT
+            return plain.Silence.CLOSED
         for block in (*question.blocks, question.keys):
             self.show(block)
         self._in_loop(partial(self._ask, question))
@@ -212,9 +210,9 @@ class Terminal(plain.Screen):
 
     def _begin(self, mode: Mode) -> None:
         self.mode = mode
-        # Also where somebody searches in what was typed before: an answer is no search.
+        # Leaves a history search: an answer must not go into the search field.
         self.app.layout.focus(self._line)
-        # The prompt may have become lower: nothing of its old rows may stay.
+        # The prompt may have fewer rows now: none of the old ones may remain.
         self.app.renderer.erase()
         self.app.invalidate()
 
@@ -231,8 +229,8 @@ class Terminal(plain.Screen):
     def _has_rendered(self, app: Application[Any]) -> None:
         if self.mode is not Mode.DRAWING:
             return
-        # Threat: keys that were typed before the question stood there would answer it:
-        # what the system holds, and what was read of a key's sequence, is thrown away.
+        # Threat: keys typed before the question was shown would answer it: the system's
+        # buffer and any partly read key sequence are discarded.
         termios.tcflush(self._source.fileno(), termios.TCIFLUSH)
         self._source.flush_keys()
         app.key_processor.empty_queue()
@@ -254,7 +252,7 @@ class Terminal(plain.Screen):
             choice = plain.parse_choice(text, self._question.choices)
             self._give(plain.PersonsAnswer(self._question.id, choice))
 
-    def _say(self, said: plain.Said) -> None:
+    def _say(self, said: plain.UserInput) -> None:
         self._begin(Mode.BUSY)
         if isinstance(said, plain.Typed):
             first, *rest = said.text.split("\n")
@@ -268,13 +266,13 @@ class Terminal(plain.Screen):
     def _hang_up(self) -> None:
         self._has_left = True
         self._cancel()
-        self._answers.put(plain.Silence.LEFT)
+        self._answers.put(plain.Silence.CLOSED)
         self._said.put(plain.InputEnded())
 
     def _cancel(self) -> None:
         stop = self._stop
         if stop is not None:
-            # In a thread: what is stopped may take a moment, and the screen must go on.
+            # In a thread: stopping may take a moment, and the screen must stay responsive.
             threading.Thread(target=stop, name="paddock-cancel", daemon=True).start()
 
     # Keys
@@ -283,7 +281,7 @@ class Terminal(plain.Screen):
         return Condition(lambda: self.mode is mode)
 
     def _keys(self) -> KeyBindings:
-        """The bindings. The strictest come as `eager`: nothing else sees the key then."""
+        """Return the key bindings. An `eager` one hides the key from all others."""
         keys = KeyBindings()
         reading, busy, drawing, asking = map(self._is_in, Mode)
         editing, is_empty = reading & ~is_searching, Condition(lambda: not self._line.text)
@@ -302,11 +300,11 @@ class Terminal(plain.Screen):
         bind("tab", when=editing, do=self._complete)
         bind("c-d", when=editing & is_empty, do=lambda: self._say(plain.InputEnded()))
 
-        # A question is answered by what is typed letter by letter, and edited by nothing else.
+        # The answer can only be typed key by key; no other editing key works.
         keys.add(Keys.Any, filter=asking, eager=True)(self._type)
         keys.add("backspace", filter=asking, eager=True)(get_by_name("backward-delete-char"))
         bind("enter", when=asking, do=lambda: self._reply(self._line.text), eager=True)
-        # Threat: what is pasted was not typed as an answer to this question.
+        # Threat: pasted text was not typed as an answer to this question.
         bind(Keys.BracketedPaste, when=asking, do=_nothing, eager=True)
         bind("c-d", when=asking, do=lambda: self._reply(""), eager=True)
 
@@ -355,12 +353,12 @@ class Terminal(plain.Screen):
         else:
             self._say(plain.Interrupted())
 
-    # What stands below
+    # The rows of the prompt
 
     def _growing_text(self) -> str:
         if not self._live or self._question is not None:
             return ""
-        # With each drawing: the terminal may have another width than at the one before.
+        # Asked at each drawing: the terminal may have been resized.
         size = self._output.get_size()
         rows = max(1, min(_LIVE_ROWS_MAX, size.rows - 4))
         return self._drawing.wrapped(self._live, size.columns, rows) + "\n"
@@ -368,7 +366,7 @@ class Terminal(plain.Screen):
     def _prompt(self) -> StyleAndTextTuples:
         if self._question is None:
             return [("class:prompt", "> " if self.mode is Mode.READING else "… ")]
-        # The question stands above already; that it can be answered is said when it can.
+        # The question is shown above; its prompt appears only once it can be answered.
         prompt = self._question.prompt if self.mode is Mode.ASKING else "…"
         return [("class:question", shown_text(prompt))]
 
@@ -395,7 +393,7 @@ class Terminal(plain.Screen):
 
     def _without_history(self, error: PaddockError) -> None:
         self._history = None
-        self._pending.append(note(f"what is typed is not kept: {error.message}"))
+        self._pending.append(note(f"typed lines are not saved: {error.message}"))
 
     # Drawing
 
@@ -436,13 +434,13 @@ class Terminal(plain.Screen):
         except OSError:
             self._is_gone = True
         if self._is_gone:
-            # What waits to be written has nowhere to go, and must not fail at the very end.
+            # Buffered output has nowhere to go; flushing it at exit must not fail.
             nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
             os.dup2(nowhere, self._out.fileno())
             os.close(nowhere)
 
     def _loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Something failed while drawing or at a key: the shell ends, and `run` raises it."""
+        """Drawing or a key binding failed: the shell ends, and `run` raises the error."""
         error = context.get("exception")
         self._is_gone = self._is_gone or isinstance(error, OSError)
         self._exit(error or RuntimeError(str(context.get("message"))))
@@ -467,7 +465,7 @@ class _Output(Vt100_Output):
         super().__init__(out, size, enable_cpr=False, enable_bell=False, default_color_depth=depth)
 
     def get_rows_below_cursor_position(self) -> int:
-        """At least the one that the cursor is in: a toolbar is drawn where that is known."""
+        """At least the cursor's row: a toolbar is drawn only if this is known."""
         return 1
 
 
@@ -480,11 +478,11 @@ def _size_of(descriptor: int) -> Size:
 
 
 def _nothing() -> None:
-    """The key means nothing now."""
+    pass
 
 
 class _VocabularyCompleter(Completer):
-    """Asks for the vocabulary each time: another session may have another."""
+    """Reads the vocabulary each time: it changes with the session."""
 
     def __init__(self, known: Callable[[], plain.Vocabulary]) -> None:
         self._known = known
@@ -515,7 +513,7 @@ def completions(before: str, known: plain.Vocabulary) -> Iterator[Completion]:
 
 
 class RichDrawing:
-    """With colours, and wrapped between words. rich knows how wide a character is."""
+    """Draws with colours, wrapped between words. rich knows the width of characters."""
 
     def __init__(self, *, colours: bool) -> None:
         self._file = io.StringIO()
@@ -523,7 +521,7 @@ class RichDrawing:
             file=self._file,
             force_terminal=True,
             color_system="standard",
-            # Bold and reverse stay: NO_COLOR is about colour alone.
+            # Bold and reverse stay: NO_COLOR covers only colour.
             no_color=not colours,
             highlight=False,
             markup=False,
@@ -551,7 +549,6 @@ class RichDrawing:
         return "\n".join(each.plain.rstrip() for each in rows[-rows_max:])
 
     def _row(self, text: Text, width: int) -> list[str]:
-        """Where a line goes on, it stands as far in as it began."""
         indent = min(len(text.plain) - len(text.plain.lstrip(" ")), width // 2)
         drawn = self._printed(text[indent:], width - indent, overflow="fold")
         return [f"{' ' * indent}{each}".rstrip(" ") for each in drawn]

@@ -1,4 +1,4 @@
-"""`paddock approvals`."""
+"""`paddock approvals`: list the requests that wait for an approval, and answer them."""
 
 import json
 from collections.abc import Iterator
@@ -21,14 +21,14 @@ def _list(options: Options, console: Console) -> Reply:
     inbox = open_inbox(project)
     waiting, broken = inbox.list_all(), inbox.list_broken()
     answers = read_answers(project, [parked.id for parked in waiting]) if waiting else None
-    # Whichever form was asked for: the calls of these are refused until somebody acts.
+    # With --json too: the calls of these are refused until the user acts.
     for each in broken:
         console.report(each.as_error())
     outdated = [inbox_answers.find_outdated(project, parked, answers) for parked in waiting]
     rows = [*map(_summary, waiting, outdated), *(each.summary() for each in broken)]
-    text = [] if waiting or broken else ["nothing waits for an approval"]
+    text = [] if waiting or broken else ["no request waits for an approval"]
     text += map(_row, waiting, outdated)
-    # A request does not load: as of any file of ours that does not.
+    # The status for any file of Paddock's that does not load.
     return Reply(rows, text, EXIT_CONFIG if broken else 0)
 
 
@@ -45,25 +45,25 @@ def _show(options: Options, console: Console) -> Reply:
     parked = open_inbox(project).find(options.id)
     outdated = inbox_answers.find_outdated(project, parked)
     value = {**parked.as_json(), **_summary(parked, outdated)}
-    return Reply(value, _tell(parked, outdated))
+    return Reply(value, _describe(parked, outdated))
 
 
 def _grant(options: Options, console: Console) -> Reply:
     project = use_project(options, console)
     if options.always:
         return _always(project, options, console)
-    # What a command left is committed at once: it does not run again.
+    # The waiting changes of a command are committed at once: it does not run again.
     if options.resume or open_inbox(project).find(options.id).changes is not None:
         granted = inbox_answers.grant_here(project, options.id, operator())
         if not options.json:
             is_call = granted.changes is None
-            does = "the call is made now" if is_call else "what the command left is brought in now"
-            for row in (*_tell(granted), f"granted: {does}"):
+            does = "the call runs now" if is_call else "the command's changes are committed now"
+            for row in (*_describe(granted), f"granted: {does}"):
                 console.say(row)
         return _result(inbox_answers.resume(project, granted))
     granted = inbox_answers.grant(project, options.id, operator())
-    until = f"granted: the very same call runs once, until {_time(granted.expires_at)}"
-    return Reply({"status": "ok", **granted.summary()}, (*_tell(granted), until))
+    until = f"granted: the same call may run once, until {_time(granted.expires_at)}"
+    return Reply({"status": "ok", **granted.summary()}, (*_describe(granted), until))
 
 
 def _result(result: ToolResult) -> Reply:
@@ -72,15 +72,15 @@ def _result(result: ToolResult) -> Reply:
 
 def _always(project: Project, options: Options, console: Console) -> Reply:
     parked = open_inbox(project).find(options.id)
-    # A rule is made from the policy in force: for an outdated request too, if it is asked yet.
-    # Not where changes wait, for nobody can bring them in any more.
+    # A rule comes from the policy in force: also for an outdated request, if policy still asks.
+    # Not if changes wait: an outdated request's changes can no longer be committed.
     outdated = inbox_answers.find_outdated(project, parked)
     if outdated is not None and (outdated.bars_rule or parked.changes is not None):
         raise inbox_answers.expired_by(parked, outdated)
     review = inbox_answers.review_always(project, parked)
-    # Whoever is asked sees the whole call and the whole rule, whatever the answer's form.
+    # The user sees the whole call and the whole rule before the question, with --json too.
     say = console.warn if options.json else console.say
-    for row in _tell(parked, outdated):
+    for row in _describe(parked, outdated):
         say(row)
     say(f"appended to {show_name(str(review.file))}:\n{review.always.addition}")
     if not options.yes and not console.agrees("save this rule? [y/N] "):
@@ -113,16 +113,16 @@ def _refuse(options: Options, console: Console) -> Reply:
     if moved_to is not None:
         return Reply(
             {"status": "ok", "state": "broken", "moved_to": str(moved_to)},
-            f"moved away, since it does not load: {show_name(str(moved_to))}\n"
-            "nothing was answered: its call is asked about again",
+            f"moved the request, which does not load, to {show_name(str(moved_to))}\n"
+            "it was not answered: the next such call is asked about again",
         )
     refused = inbox.refuse(options.id, operator(), options.note)
     outdated = inbox_answers.find_outdated(project, refused)
-    # Whatever its file shows: what it is for is in its digest, and that is refused.
+    # Even if its file was changed: the digest identifies the call, and that is refused.
     if outdated is None or outdated.why == inbox_answers.KEPT_CHANGED:
-        said = "the same call is refused until it expires"
+        said = "the same call is refused until the request expires"
     else:
-        said = f"it counts for no call: {outdated.why}"
+        said = f"it applies to no call any more: {outdated.why}"
     return Reply({"status": "ok", **refused.summary()}, f"refused {refused.id}: {said}")
 
 
@@ -130,8 +130,8 @@ def _summary(parked: Parked, outdated: inbox_answers.Outdated | None) -> dict[st
     return {**parked.summary(), "outdated": "" if outdated is None else outdated.why}
 
 
-def _tell(parked: Parked, outdated: inbox_answers.Outdated | None = None) -> Iterator[str]:
-    """Everything about it, arguments whole, on lines that nothing in it can forge."""
+def _describe(parked: Parked, outdated: inbox_answers.Outdated | None = None) -> Iterator[str]:
+    """Yield everything about a request, escaped so that its content cannot forge a line."""
     request = parked.request
     yield f"{parked.id} ({parked.state}, until {_time(parked.expires_at)})"
     rows: list[tuple[str, str]] = [
@@ -163,35 +163,35 @@ def _time(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
-_ID = opt("id", "ID")
+_ID = opt("id", "ID", "id of a request")
 
 COMMAND = Command(
-    "Look at the calls that wait for an approval, and answer them.\n"
-    "A grant holds for the very same call, once, for an hour. `outdated`: what it was asked\n"
-    "about has changed, so that no answer counts any more, and the call has to be made again.\n"
-    "A request whose file does not load is named on stderr, and holds its call up until\n"
-    "`refuse` has moved it away.",
+    "Review the calls that wait for an approval, and answer them.\n"
+    "A grant is valid for the same call, once, for an hour. `outdated`: the policy or the\n"
+    "request has changed since, so an answer no longer applies and the agent must call again.\n"
+    "A request whose file does not load is reported on stderr and blocks its call until\n"
+    "`refuse` moves it away.",
     "  paddock approvals list\n"
     "  paddock approvals show APR-0123456789abcdef\n"
     "  paddock approvals grant APR-0123456789abcdef --resume\n"
     "  paddock approvals grant APR-0123456789abcdef --always\n"
     "  paddock approvals refuse APR-0123456789abcdef --note 'use the staging host'",
-    Part("list", "list what waits", _list),
-    Part("show", "show one, whole", _show, _ID),
+    Part("list", "list the requests that wait", _list),
+    Part("show", "show one request in full", _show, _ID),
     Part(
         "grant",
-        "answer yes",
+        "approve a request",
         _grant,
-        flag("--resume", "run the kept call now"),
-        flag("--always", "write a rule that allows it from now on"),
-        flag("--yes", "save that rule without asking"),
+        flag("--resume", "run the call now"),
+        flag("--always", "add a policy rule that allows such calls from now on"),
+        flag("--yes", "with --always: save the rule without asking"),
         _ID,
     ),
     Part(
         "refuse",
-        "answer no",
+        "refuse a request",
         _refuse,
-        opt("--note", "TEXT", "what the agent is told", default=""),
+        opt("--note", "TEXT", "a reason to show to the agent", default=""),
         _ID,
     ),
 )

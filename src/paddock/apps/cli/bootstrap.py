@@ -1,10 +1,10 @@
-"""`paddock bootstrap`."""
+"""`paddock bootstrap`: build, compare and install the archive that creates bare planes."""
 
 from pathlib import Path
 from typing import Final
 
 from paddock.apps import command
-from paddock.apps.cli.setup import told_key
+from paddock.apps.cli.setup import operator_key_note
 from paddock.apps.console import Console
 from paddock.assembly.bootstrap import init_bare_plane, repair_bare_plane
 from paddock.assembly.packages import check_gates
@@ -22,7 +22,7 @@ from paddock.values.calls import Json
 from paddock.values.entries import digest_of
 
 EXIT_CANNOT: Final = 1
-"""Arguments, prerequisites, or a plane that is there already."""
+"""Wrong arguments or prerequisites, or the plane exists already."""
 EXIT_FAILED: Final = 2
 EXIT_GATE: Final = 3
 EXIT_DIFFERS: Final = 4
@@ -49,7 +49,7 @@ def _verify(options: command.Options, console: Console) -> command.Reply:
         "sha256": digest,
         "differences": [command.fields(each, "file", "reason") for each in differences],
     }
-    said = f"{digest}  {'it differs' if differences else 'the same'}"
+    said = f"{digest}  {'differs' if differences else 'identical'}"
     rows = [f"{show_name(each.file)}: {each.reason}" for each in differences[:_SHOWN_MAX]]
     if len(differences) > _SHOWN_MAX:
         rows.append(f"and {len(differences) - _SHOWN_MAX} more")
@@ -79,19 +79,19 @@ def _make_or_repair(options: command.Options, console: Console) -> command.Reply
     if not is_bare_plane(root):
         profile: ToolProfile = "development" if options.dev else "production"
         made, project = init_bare_plane(root, environment, profile, unpacked)
-        done += [] if options.dev else [told_key(console)]
-        done.append(f"{show_name(str(project.layout.root))}: {len(made.made)} files were made")
+        done += [] if options.dev else [operator_key_note(console)]
+        done.append(f"{show_name(str(project.layout.root))}: created {len(made.made)} files")
     elif options.force:
         archives = bootstrap.load_packages() if unpacked is None else unpacked.archives
         repaired = repair_bare_plane(root, environment, archives, dev=options.dev)
         project = repaired.project
         changed = [each.package_id for each in repaired.reports if each.status != "unchanged"]
         named = ", ".join(changed) or "none, nothing differed"
-        done.append(f"{show_name(str(project.layout.root))}: packages put right: {named}")
+        done.append(f"{show_name(str(project.layout.root))}: packages repaired: {named}")
     else:
         raise UsageError(
             f"{show_name(str(root))} is a bare plane already",
-            hint="nothing was changed; --force puts right what differs from these packages",
+            hint="nothing was changed; --force repairs files that differ from these packages",
         )
     return _conclude(project, done, options, console)
 
@@ -120,39 +120,39 @@ def _conclude(
     if run.unrecorded is not None:
         console.warn(f"note: this was not recorded: {run.unrecorded.message}")
     if options.dev:
-        console.warn("note: this plane was made with --dev: nobody approves what changes it")
+        console.warn("note: made with --dev: changes to this plane need no approval or signature")
     return command.Reply(value, done, EXIT_GATE if failed else 0)
 
 
 COMMAND = command.Command(
-    "Make the archive that bare planes are made of, compare one with what this Paddock\n"
-    "makes, or make a plane of an unpacked one. The same source makes the same bytes,\n"
-    "whatever the clock, user, umask, locale and machine.\n"
-    "verify: 0 the same, 4 it differs. install, as install.sh of the archive: 0 done,\n"
-    "1 wrong arguments, or a plane is there and no --force, 2 the install failed,\n"
-    "3 a gate failed.",
+    "Build the archive that creates bare planes, compare an archive with the one this\n"
+    "Paddock builds, or create a plane from an unpacked archive. Builds are reproducible:\n"
+    "the same source gives the same bytes on every machine.\n"
+    "Exit status of verify: 0 identical, 4 differs; of install (and install.sh in the\n"
+    "archive): 0 done, 1 wrong arguments, or the plane exists and no --force, 2 the install\n"
+    "failed, 3 a gate failed.",
     "  paddock bootstrap build --out dist/\n"
     "  paddock bootstrap verify CP_BOOTSTRAP.tar.gz\n"
     "  paddock bootstrap install --root path/to/plane --from path/to/unpacked",
     command.Part(
         "build",
-        "make the archive",
+        "build the archive",
         _build,
-        command.opt("--out", "FILE", "a file or a folder (default: CP_BOOTSTRAP.tar.gz here)"),
+        command.opt("--out", "FILE", "a file or a directory (default: CP_BOOTSTRAP.tar.gz here)"),
     ),
     command.Part(
         "verify",
-        "whether an archive is the one made here",
+        "compare an archive with the one built here",
         _verify,
         command.opt("archive", "ARCHIVE", "default: CP_BOOTSTRAP.tar.gz here", nargs="?"),
     ),
     command.Part(
         "install",
-        "make a plane, or put one right",
+        "create a bare plane, or repair one",
         _install,
-        command.opt("--root", "DIR", "where the plane is", required=True),
-        command.opt("--from", "DIR", "an unpacked archive (default: our own)", dest="source"),
-        command.flag("--dev", "a plane that asks for no approvals, and says so"),
-        command.flag("--force", "put right what differs on a plane that is there"),
+        command.opt("--root", "DIR", "directory of the plane", required=True),
+        command.opt("--from", "DIR", "an unpacked archive (default: Paddock's own)", dest="source"),
+        command.flag("--dev", "a development plane: changes need no approval or signature"),
+        command.flag("--force", "repair an existing plane"),
     ),
 )

@@ -15,7 +15,7 @@ from paddock.text.json import parse_object
 from paddock.values.calls import Json, Refusal, ToolResult
 
 Pairs = list[tuple[str, str]]
-_FORMS: Final = "arguments are NAME=VALUE each, or one JSON object: paddock call --help"
+_FORMS: Final = "give arguments as NAME=VALUE pairs or one JSON object: paddock call --help"
 
 
 def _call(options: Options, console: Console) -> int:
@@ -31,10 +31,10 @@ def _call(options: Options, console: Console) -> int:
         if progress is not None:
             progress.wipe()
     except errors.ToolError as error:
-        # The host could not even open a ledger: the caller gets its object all the same.
+        # The runtime could not open, such as a busy ledger: the caller still gets an object.
         refusal = Refusal(error.code, error.message, error.hint)
         result = ToolResult("", options.tool, refusal.as_text(), refusal=refusal)
-    # By this id it is explained, proved and undone.
+    # `policy explain`, `ledger proof` and `undo` take this id.
     named: dict[str, Json] = {"call": result.call_id} if result.call_id else {}
     if console.stdout.isatty() and not options.json:
         console.say(result.content)
@@ -71,7 +71,7 @@ def _run(runtime: Runtime, tool: str, given: bytes | str | Pairs) -> ToolResult:
 
 
 def _read_arguments(words: list[str], console: Console) -> bytes | str | Pairs:
-    """One JSON object, or names with their texts. Raises: UsageError: a mixture."""
+    """Return one JSON object, or names with values. Raises: UsageError: a mixture."""
     pairs = [(name, text) for name, sign, text in (word.partition("=") for word in words) if sign]
     if words and len(pairs) == len(words) and all(name.isidentifier() for name, _ in pairs):
         return pairs
@@ -81,7 +81,7 @@ def _read_arguments(words: list[str], console: Console) -> bytes | str | Pairs:
         )
     if words != ["-"]:
         return words[0] if words else "{}"
-    # Bytes, not text: what is not UTF-8 is the caller's mistake and is said so.
+    # Bytes, not text: input that is not UTF-8 is then reported as the caller's mistake.
     buffer = getattr(console.stdin, "buffer", None)
     if buffer is None:
         return console.stdin.read(limits.argument_bytes_max + 1)
@@ -89,14 +89,14 @@ def _read_arguments(words: list[str], console: Console) -> bytes | str | Pairs:
 
 
 def _object_of(pairs: Pairs, runtime: Runtime, tool: str) -> str:
-    """Return the JSON object that the pairs are: a text, but where the tool takes another type.
+    """Return the pairs as a JSON object: strings, unless the tool takes another type.
 
-    What is not of that type stays text, and the tool says what is wrong with it.
+    A value that does not parse stays a string, and the tool reports what is wrong with it.
     """
     try:
         known: Mapping[str, Any] = runtime.tools.get(tool).binder.schema["properties"]
     except errors.UnknownToolError:
-        known = {}  # the door answers, and records it
+        known = {}  # the runtime refuses and records the call
     members: list[str] = []
     for name, text in pairs:
         value = json.dumps(text)
@@ -111,7 +111,7 @@ def _object_of(pairs: Pairs, runtime: Runtime, tool: str) -> str:
 def _approver(options: Options, console: Console) -> approvals.Approver:
     if options.yes:
         return approvals.YesApprover("--yes")
-    # Standard input that held the arguments cannot answer a question as well.
+    # Standard input held the arguments, so it cannot also answer a question.
     if options.no_input or options.arguments == ["-"] or not console.is_interactive:
         return approvals.NoApprover()
     return PromptApprover(console)
@@ -123,9 +123,9 @@ _QUESTION: Final = "allow this once? [y/N] "
 class PromptApprover:
     """Asks on the terminal; anything but an explicit yes is no.
 
-    Threat: arguments that carry terminal sequences or direction overrides could
-    draw a question of their own, and keys typed before the question was drawn
-    could answer it. The first are escaped, the second are thrown away.
+    Threat: arguments with terminal sequences or direction overrides could draw a
+    fake question, and keys typed before the question was shown could answer it.
+    The former are escaped, the latter are discarded.
     """
 
     def __init__(self, console: Console, timeout_s: float = limits.approval_timeout_s) -> None:
@@ -151,7 +151,7 @@ class PromptApprover:
 def _tools(options: Options, console: Console) -> Reply:
     registry = tools_of(use_project(options, console), options.agent)
     if options.native and options.provider is None:
-        raise errors.UsageError("--native needs --provider", hint="as in --provider anthropic")
+        raise errors.UsageError("--native needs --provider", hint="such as --provider anthropic")
     if options.provider is not None:
         schemas = registry.for_provider(options.provider, native=options.native)
         return Reply(schemas, json.dumps(schemas, ensure_ascii=True))
@@ -175,32 +175,32 @@ def _tools(options: Options, console: Console) -> Reply:
 
 
 CALL = Command(
-    "Run one governed tool call and print its result as one JSON object; at a terminal, without\n"
-    "--json, its text. Arguments are NAME=VALUE each, one JSON object, or - to read it from\n"
-    "standard input.",
+    "Run one tool call, checked by policy and recorded in the ledger, and print its result as\n"
+    "one JSON object; at a terminal, without --json, as text. Give the arguments as NAME=VALUE\n"
+    "pairs, as one JSON object, or as - to read the object from standard input.",
     "  paddock call view path=README.md limit=20\n"
     '  paddock call view \'{"path": "README.md"}\'\n'
     '  paddock call str_replace \'{"path": "README.md", "old_str": "teh", "new_str": "the"}\'\n'
     "  paddock call create_file - --no-input < arguments.json",
-    opt("tool", "TOOL"),
-    opt("arguments", "NAME=VALUE|JSON|-", nargs="*", default=[]),
-    opt("--agent", "NAME", "who calls (default: main)"),
+    opt("tool", "TOOL", "a tool; paddock tools lists them"),
+    opt("arguments", "NAME=VALUE|JSON|-", "arguments of the tool", nargs="*", default=[]),
+    opt("--agent", "NAME", "the agent that calls (default: main)"),
     (
-        flag("--yes", "answer an ask with yes"),
-        flag("--no-input", "there is no approver"),
+        flag("--yes", "answer yes if policy asks for an approval"),
+        flag("--no-input", "do not ask: refuse, and keep the request for paddock approvals"),
     ),
     do=_call,
 )
 TOOLS = Command(
-    "List the tools that an agent has, or print them as a provider's schemas.",
+    "List the tools that an agent has, or print their schemas for a model provider.",
     "  paddock tools\n  paddock tools --provider anthropic --native",
-    opt("--agent", "NAME", "whose tools (default: main, or admin)"),
+    opt("--agent", "NAME", "the agent (default: main; admin in a bare plane)"),
     opt(
         "--provider",
         None,
-        "print that one's schemas",
+        "print the schemas for this provider",
         choices=("anthropic", "openai", "openai-responses", "mcp"),
     ),
-    flag("--native", "that provider's own tool types instead of ours"),
+    flag("--native", "use the provider's built-in tool types where it has them"),
     do=_tools,
 )

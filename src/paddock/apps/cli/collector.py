@@ -1,4 +1,4 @@
-"""`paddock collector`."""
+"""`paddock collector`: push ledgers to a collector, and accept and verify them there."""
 
 import re
 from collections.abc import Callable
@@ -30,13 +30,13 @@ _HOST: Final = lazy_pattern(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
 def _stored(
     do: Callable[[Store, command.Options, Console], command.Reply],
 ) -> Callable[[command.Options, Console], command.Reply]:
-    """`do` with the store that is named. A host's name is looked at before it is opened."""
+    """Wrap `do` to get the opened store. The host's name is checked before it is opened."""
 
     def work(options: command.Options, console: Console) -> command.Reply:
         host = getattr(options, "host", None)
         if host is not None and not _HOST.fullmatch(host):
             raise UsageError(
-                f"no name for a host: {host[:80]!a}",
+                f"invalid host name {host[:80]!a}",
                 where="HOST",
                 hint="lower-case letters, digits, dots, _ and -, at most 63",
             )
@@ -53,7 +53,7 @@ def _dsn(options: command.Options, console: Console) -> str:
 def _init(options: command.Options, console: Console) -> command.Reply:
     with push.open_collector(_dsn(options, console)) as store:
         store.prepare(options.let_push)
-    return command.Reply({"status": "ok"}, "the tables are there")
+    return command.Reply({"status": "ok"}, "the tables are ready")
 
 
 def _keys(options: command.Options, console: Console) -> command.Reply:
@@ -82,17 +82,17 @@ def _parse_key(text: str) -> VerifierKey:
         return VerifierKey.parse(text)
     except LedgerDamagedError as fault:
         raise UsageError(
-            fault.message, where="--key", hint="paddock collector keys prints them, on the host"
+            fault.message, where="--key", hint="on the host, paddock collector keys prints them"
         ) from None
 
 
 def _push(store: Store, options: command.Options, console: Console) -> command.Reply:
-    def told(ledger: str, done: int, total: int) -> None:
+    def progress(ledger: str, done: int, total: int) -> None:
         console.warn(f"{ledger}: {done} of {total} entries")
 
-    outcome = push.push_plane(command.find_project(options, console), store, options.host, told)
+    outcome = push.push_plane(command.find_project(options, console), store, options.host, progress)
     for name in outcome.unenrolled:
-        console.warn(f"note: the ledger {name} is not enrolled for this host, and not sent")
+        console.warn(f"note: the ledger {name} is not enrolled for this host: not sent")
     rows: list[Json] = []
     text: list[str] = []
     for each in outcome.pushed:
@@ -101,12 +101,12 @@ def _push(store: Store, options: command.Options, console: Console) -> command.R
         rows.append({**row, "accepted": before.accepted, "refused": before.refused or None})
         if before.refused:
             console.warn(
-                f"warning: {each.ledger}: the last offer was refused: {before.refused}; "
-                "paddock collector status tells more, on the collector"
+                f"warning: {each.ledger}: the last push was refused: {before.refused}; "
+                "for details, on the collector: paddock collector status"
             )
         text.append(
             f"{each.ledger}: {each.sent} sent, up to {each.size}; "
-            f"{before.accepted} were taken in before"
+            f"{before.accepted} were accepted before"
         )
     is_refused = any(each.progress.refused for each in outcome.pushed)
     return command.Reply({"ledgers": rows}, text, EXIT_NO if is_refused else EXIT_DONE)
@@ -114,11 +114,11 @@ def _push(store: Store, options: command.Options, console: Console) -> command.R
 
 def _accept(store: Store, options: command.Options, console: Console) -> command.Reply:
     project = command.use_project(options, console)
-    told: list[Json] = []
+    offers: list[Json] = []
     codes: set[RefusalCode] = set()
     is_left = False
     recorded = after = 0
-    # Recorded after so many, and not first when there are no more: senders can go on for ever.
+    # Record after each batch, not only when none is left: senders could continue for ever.
     while True:
         answers = list(accept_offers(store, after))
         recorded += push.record_accepted(project, store)
@@ -127,17 +127,17 @@ def _accept(store: Store, options: command.Options, console: Console) -> command
             if isinstance(answer.result, OfferRefusal):
                 codes.add(answer.result.code)
             is_left = is_left or isinstance(answer.result, Left)
-            told.append(_answer_json(answer))
+            offers.append(_answer_json(answer))
             if not options.json:
                 console.say(_answer_text(answer))
         if not answers:
             break
-    # What is here already is no fault of a host whose pushes overlapped.
+    # Overlapping pushes of one host repeat entries; that is not an error.
     status = EXIT_NO if codes - {RefusalCode.BEHIND} else EXIT_DONE
     status = EXIT_HOST if is_left else status
     status = EXIT_INTEGRITY if RefusalCode.FORKED in codes else status
-    text = () if told else ("nothing waits",)
-    return command.Reply({"offers": told, "recorded": recorded}, text, status)
+    text = () if offers else ("nothing was pushed",)
+    return command.Reply({"offers": offers, "recorded": recorded}, text, status)
 
 
 def _answer_json(answer: OfferAnswer) -> Json:
@@ -154,11 +154,11 @@ def _answer_text(answer: OfferAnswer) -> str:
     offer, result = answer.offer, answer.result
     name, sender = f"{show_name(offer.host)} {show_name(offer.ledger)}", show_name(offer.sender)
     if isinstance(result, Left):
-        return f"{name}: left to wait: {show_name(result.message)} (sent by {sender})"
+        return f"{name}: left waiting: {show_name(result.message)} (sent by {sender})"
     if isinstance(result, OfferRefusal):
         said = "nothing new" if result.code is RefusalCode.BEHIND else f"refused: {result.code}"
         return f"{name}: {said}: {result.message} (sent by {sender})"
-    return f"{name}: entries {offer.start} to {offer.stop - 1} are taken in"
+    return f"{name}: accepted entries {offer.start} to {offer.stop - 1}"
 
 
 def _status(store: Store, options: command.Options, console: Console) -> command.Reply:
@@ -169,13 +169,13 @@ def _status(store: Store, options: command.Options, console: Console) -> command
         for chain in store.chains():
             newest = store.newest(chain)
             size = 0 if newest is None else newest.head.size
-            # Entries that were sent, by whomever, and not looked at.
+            # Entries that were pushed, by any sender, and not yet judged.
             waiting = max(0, store.waiting(chain) - size)
             refused = list(store.refused(chain.host, chain.ledger))
             chains.append(_chain_json(chain, newest, waiting, refused))
-            came = "nothing was taken in yet"
+            came = "nothing accepted yet"
             if newest is not None:
-                came = f"{size} entries, the last taken in {newest.at}"
+                came = f"{size} entries, the last accepted {newest.at}"
             text.append(f"{chain.host} {chain.ledger}: {came}; {waiting} wait")
             text += [
                 f"  refused {each.times} times: {each.refusal.code}; last {each.at}, sent by "
@@ -212,7 +212,7 @@ def _verify(store: Store, options: command.Options, console: Console) -> command
     recorded = push.recorded_checkpoints(project)
     reports = list(verify_store(store, recorded))
     chains: list[Json] = []
-    text = ["the record in this plane, its ledger governance: DAMAGED"] if wrong else []
+    text = ["this plane's own record, the ledger governance: DAMAGED"] if wrong else []
     text += [f"  {problem}" for problem in wrong]
     for report in reports:
         named = command.fields(report, "host", "ledger", "entries", "checkpoints")
@@ -221,41 +221,41 @@ def _verify(store: Store, options: command.Options, console: Console) -> command
         said = "DAMAGED" if report.problems else "whole"
         text.append(
             f"{show_name(report.host)} {show_name(report.ledger)}: {said}: {report.entries} "
-            f"entries, {report.checkpoints} checkpoints, {report.compared} of them on record here"
+            f"entries, {report.checkpoints} checkpoints, {report.compared} of them recorded here"
         )
         text += [f"  {problem}" for problem in report.problems]
     if not reports:
         text.append("no host is enrolled")
     if not recorded:
         console.warn(
-            "note: no accepted checkpoint is on record in this plane; what was cut off or put "
-            "back whole does not show here"
+            "note: this plane has recorded no accepted checkpoint, so entries that were cut off "
+            "or rolled back cannot be detected"
         )
     is_damaged = bool(wrong) or any(each.problems for each in reports)
     value: dict[str, Json] = {"chains": chains, "record_problems": list(wrong)}
     return command.Reply(value, text, EXIT_INTEGRITY if is_damaged else EXIT_DONE)
 
 
-_DSN = command.opt("--dsn", None, f"the database, as libpq names it (default: {VARIABLE})")
+_DSN = command.opt("--dsn", None, f"libpq connection string of the database (default: {VARIABLE})")
 
 COMMAND = command.Command(
-    "Keep the ledgers of many hosts in one PostgreSQL. A host pushes what is new; the\n"
-    "collector takes it in where it goes on from what is there and is signed by the key\n"
-    "that was enrolled, and records that in its own plane. Nothing is changed or removed.",
+    "Collect the ledgers of many hosts in one PostgreSQL database. A host pushes new\n"
+    "entries; the collector accepts them if they extend what it has and are signed by the\n"
+    "enrolled key, and records that in its own plane. Accepted entries are never changed.",
     "  paddock collector init --let-push web1        (on the collector)\n"
     "  paddock collector keys                        (on the host, to be enrolled)\n"
     "  paddock collector enroll web1 --key KEY       (on the collector)\n"
     "  paddock collector push web1                   (on the host)\n"
-    "  paddock collector accept                      (on the collector, now and then)\n"
+    "  paddock collector accept                      (on the collector, regularly)\n"
     "  paddock collector verify",
     command.Part(
         "init",
-        "make the tables",
+        "create the tables",
         _init,
         command.opt(
             "--let-push",
             "ROLE",
-            "a role of the database that may push, and do nothing else; again for more",
+            "a database role that may only push; may be repeated",
             action="append",
             default=[],
         ),
@@ -264,22 +264,26 @@ COMMAND = command.Command(
     command.Part("keys", "print the keys of this plane's ledgers", _keys),
     command.Part(
         "enroll",
-        "let a host push",
+        "register a host and the keys of its ledgers",
         _stored(_enroll),
-        command.opt("host", "HOST", "what the host is called here"),
-        command.opt("--key", "KEY", "of a ledger; again for more", action="append", required=True),
+        command.opt("host", "HOST", "a name for the host"),
+        command.opt(
+            "--key", "KEY", "key of a ledger; may be repeated", action="append", required=True
+        ),
         _DSN,
     ),
     command.Part(
         "push",
-        "send what is new, up to each ledger's checkpoint",
+        "send new entries, up to each ledger's checkpoint",
         _stored(_push),
-        command.opt("host", "HOST", "what this host is called there"),
+        command.opt("host", "HOST", "this host's name on the collector"),
         _DSN,
     ),
-    command.Part("accept", "take in what was pushed, and record it", _stored(_accept), _DSN),
-    command.Part("status", "how far each host came", _stored(_status), _DSN),
     command.Part(
-        "verify", "compute all again, and compare with the record", _stored(_verify), _DSN
+        "accept", "judge what was pushed, accept it and record it", _stored(_accept), _DSN
+    ),
+    command.Part("status", "show how many entries each host has sent", _stored(_status), _DSN),
+    command.Part(
+        "verify", "check all entries again, and against this plane's record", _stored(_verify), _DSN
     ),
 )

@@ -1,4 +1,4 @@
-"""`paddock demo`: the tour, on a governed copy of the project at hand. Everything is real."""
+"""`paddock demo`: a tour on a copy of the current project. Calls and records are real."""
 
 import json
 import os
@@ -40,24 +40,24 @@ from paddock.values.calls import Json, ToolResult
 from paddock.values.entries import TURN_RECORDED
 
 TOUR: Final = "paddock-demo"
-"""What the tour's own names begin with."""
+"""Prefix of the files that the tour creates."""
 _ASK_RULE = """
 
 [profiles.standard]
 allow = ["tool:file:*", "tool:search:*", "tool:output:*"]
-ask   = ["tool:file:delete **"]                # someone is asked before anything is deleted
+ask   = ["tool:file:delete **"]                # a person is asked before a file is deleted
 otherwise = { "tool:shell:*" = "ask" }         # and before a command runs
 """
 _NEXT = """
-In a project of yours: paddock init, then paddock call view '{"path": "."}'
-Beside Claude Code or Codex: paddock hook install. In your own agent: docs/guides/embed.md"""
+In your own project: paddock init, then paddock call view '{"path": "."}'
+With Claude Code or Codex: paddock hook install. In your own agent: docs/guides/embed.md"""
 _NOTE = f"{TOUR}-note.md"
 _LINK = f"{TOUR}-shortcut"
 _SESSION_NOTE = f"{TOUR}-session.md"
 _MARGIN = "    "
 _ROW_CHARS_MAX = 110
 _ROWS_MAX = 20
-"""Of one act."""
+"""Of one scene."""
 _COLUMNS_MIN = 40
 _ANSWER_ROWS_MAX = 8
 
@@ -76,14 +76,12 @@ def _demo(options: Options, console: Console) -> int:
             return play(Path(directory), options, console)
     directory = console.directory / options.keep
     if os.path.lexists(directory):
-        raise errors.UsageError(
-            f"{directory} exists", hint="name a directory that is not there yet"
-        )
+        raise errors.UsageError(f"{directory} exists already", hint="name a new directory")
     try:
-        # What is copied may be private.
+        # The copied files may be private.
         directory.mkdir(parents=True, mode=0o700)
     except OSError as failure:
-        raise errors.UsageError(f"{directory} cannot be made: {failure.strerror}") from failure
+        raise errors.UsageError(f"cannot create {directory}: {failure.strerror}") from failure
     status = play(directory, options, console)
     if not options.json:
         console.say(f"kept in {directory}")
@@ -106,7 +104,7 @@ def _play(directory: Path, options: Options, console: Console) -> int:
 
 
 def _governed(directory: Path, console: Console, rules: str) -> Project:
-    """A copy of the project at hand, which has a home of its own and these rules."""
+    """Copy the current project, with a separate Paddock home and these rules."""
     environment = read_environment(_variables(directory, console))
     console.warn(_copy_project(console.directory, directory / "project"))
     made = init_project(directory / "project", environment)
@@ -122,7 +120,6 @@ def _variables(directory: Path, console: Console) -> dict[str, str]:
 
 
 def _show_page(directory: Path, options: Options, console: Console) -> int:
-    """The console on the copy, with an agent at work in it until the person has seen enough."""
     from paddock.apps.cli.main import load_command
     from paddock.apps.command import parse
 
@@ -141,7 +138,7 @@ def _show_page(directory: Path, options: Options, console: Console) -> int:
 
 _ASK_DIFF: Final = """
 [shell]
-approve = "diff"                               # a question about a command shows what it changed
+approve = "diff"                               # a question about a command shows its changes
 """
 _PAUSE_S: Final = 2.0
 _WORK: Final[tuple[tuple[str, dict[str, Json]], ...]] = (
@@ -157,7 +154,7 @@ _WORK: Final[tuple[tuple[str, dict[str, Json]], ...]] = (
 
 
 class DemoAgent:
-    """Does the same work again and again; it waits where somebody has to answer first."""
+    """Repeats the same calls; waits whenever a call needs an answer."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
@@ -174,7 +171,7 @@ class DemoAgent:
                 kept = self._call(tool, arguments).as_json().get("approval")
                 while kept and self._state(kept) == "waiting" and not self.stopped.wait(_PAUSE_S):
                     pass
-                # Gone: the person had it carried out at once.
+                # No state: the user had the call run at once.
                 if kept and self._state(kept) and not self.stopped.is_set():
                     self._call(tool, arguments)
 
@@ -183,7 +180,7 @@ class DemoAgent:
         return next((each.state for each in found if each.id == kept), "")
 
     def _call(self, tool: str, arguments: dict[str, Json]) -> ToolResult:
-        # Opened anew each time: the person may have changed the policy meanwhile.
+        # Opened each time: the user may have changed the policy meanwhile.
         project = open_project(self._project.root.path, self._project.environment)
         with open_runtime(project, agent=None, approver=NoApprover()) as runtime:
             return runtime.call(tool, arguments)
@@ -193,7 +190,7 @@ def _show(scene: DemoScene, console: Console) -> None:
     colour = {"allowed": "32", "refused": "31", "asked": "33"}.get(scene.outcome, "36")
     console.say("")
     console.print(console.paint(scene.title, "1") + "\n")
-    # What is said to a model has a prompt of its own.
+    # A message to a model has its own prompt.
     prompt = "" if scene.did.startswith("> ") else "$ "
     width = _ROW_CHARS_MAX
     with suppress(OSError, ValueError):
@@ -218,7 +215,7 @@ def _wrapped(row: str, width: int, indent: str) -> list[str]:
 class DemoAct(Struct, frozen=True):
     title: str
     did: str
-    """The tool, and what a reader is to see of its arguments."""
+    """The tool and the arguments, as shown to the reader."""
     arguments: dict[str, Json]
     code: str = ""
     is_approved: bool = False
@@ -232,9 +229,7 @@ class DemoLine(Struct, frozen=True):
 
 _ACTS: Final = (
     DemoAct(
-        "It writes one",
-        f"create_file {_NOTE}",
-        {"path": _NOTE, "content": "one\ntwo\nthree\n"},
+        "It creates a file", f"create_file {_NOTE}", {"path": _NOTE, "content": "one\ntwo\nthree\n"}
     ),
     DemoAct(
         "It changes one word",
@@ -242,12 +237,12 @@ _ACTS: Final = (
         {"path": _NOTE, "old_str": "two", "new_str": "2"},
     ),
     DemoAct(
-        "Its policy asks about deleting, and nobody is there to ask",
+        "Its policy asks before a delete, and no approver is there",
         f"delete_file {_NOTE}",
         {"path": _NOTE},
         errors.ApprovalUnavailableError.code,
     ),
-    DemoAct("Somebody says yes", f"delete_file {_NOTE}", {"path": _NOTE}, is_approved=True),
+    DemoAct("The approver says yes", f"delete_file {_NOTE}", {"path": _NOTE}, is_approved=True),
     DemoAct(
         "It tries to plant a git hook",
         "create_file .git/hooks/pre-commit",
@@ -261,27 +256,29 @@ _ACTS: Final = (
         errors.ProtectedPathError.code,
     ),
     DemoAct(
-        "It tries to climb out",
+        "It tries to leave its workspace",
         "view docs/../../secret.txt",
         {"path": "docs/../../secret.txt"},
         errors.PathTraversalError.code,
     ),
 )
 _BY_LINK: Final = DemoAct(
-    "A link leads out of the workspace, and the kernel will not pass it",
+    "A symlink leads out of the workspace; the kernel refuses to follow it",
     f"create_file {_LINK}/diary.txt",
     {"path": f"{_LINK}/diary.txt", "content": "gotcha\n"},
     errors.PathTraversalError.code,
 )
 _LINES: Final = (
-    DemoLine("Now a model works: the built-in one, without a key", "what files are there?"),
+    DemoLine("A model works: the built-in one, without an API key", "what files are there?"),
     DemoLine("It writes", f'write a file at {_SESSION_NOTE} with the content "a model was here"'),
     DemoLine("It searches", f'search for "a model was here" in {_SESSION_NOTE}'),
     DemoLine(
-        "It may not delete unasked", f"delete {_SESSION_NOTE}", errors.ApprovalUnavailableError.code
+        "It may not delete without approval",
+        f"delete {_SESSION_NOTE}",
+        errors.ApprovalUnavailableError.code,
     ),
     DemoLine(
-        "It is asked for something that is protected",
+        "It is asked to write a protected file",
         'write a file at .git/hooks/post-merge with the content "boom"',
         errors.ProtectedPathError.code,
     ),
@@ -298,14 +295,14 @@ class Tour:
         self._root = project.root.path
         self._directory = directory
         self._outside = directory / "outside" / "diary.txt"
-        """A file that is no agent's."""
+        """A file outside the workspace of every agent."""
         self._calls: list[CallFinished] = []
         self.surprises: list[str] = []
 
     def scenes(self) -> Iterator[DemoScene]:
         name = self._some_text_file()
         look = {"path": name, "limit": 3}
-        yield self._act(DemoAct("An agent looks at a file", f"view {name}", look))
+        yield self._act(DemoAct("An agent reads a file", f"view {name}", look))
         yield from map(self._act, _ACTS)
         yield self._link()
         yield self._explained()
@@ -338,19 +335,20 @@ class Tour:
     def _explained(self) -> DemoScene:
         text = "tool:file:create .git/hooks/pre-commit"
         chain = self._project.agents.chain(self._project.default_agent)
-        told = explain(self._project.policy, chain, parse_action(text)).render()
-        return DemoScene("Why was that?", f"paddock policy explain '{text}'", "explained", told)
+        explanation = explain(self._project.policy, chain, parse_action(text)).render()
+        did = f"paddock policy explain '{text}'"
+        return DemoScene("Why was the git hook refused?", did, "explained", explanation)
 
-    # Commands: on a layer, held by the kernel, and taken back.
+    # Commands: in an overlay, held by the kernel, and undone.
 
     def _commands(self) -> Iterator[DemoScene]:
         secret = self._outside.read_bytes()
         (self._root / _LIST).write_text(_BEFORE, encoding="utf-8")
-        # Read, the second half would be refused at once; a program is held by the kernel alone.
+        # Paddock would refuse a plain write at once; inside a program only the kernel stops it.
         command = f"""sed -i s/one/1/ {_LIST}; python3 -c "open('{_HOOK}', 'w').write('boom')\""""
         changed = self._run({"command": command})
         code = _code(changed)
-        title = "It runs a command; each change is judged like a tool's"
+        title = "It runs a command; each change it makes is judged like a tool call"
         outcome = "refused" if code else "allowed"
         yield DemoScene(title, f"run_shell {command}", outcome, changed.content)
         if code == errors.SandboxUnavailableError.code:
@@ -365,24 +363,24 @@ class Tour:
         result = self._run({"command": command})
         is_held = self._outside.read_bytes() == secret and secret.decode() not in result.content
         self._expect(is_held, "a command got out")
-        title = "A command tries to get out, and the kernel holds it"
+        title = "A command tries to leave the sandbox, and the kernel stops it"
         outcome = "held" if is_held else "got out"
         yield DemoScene(title, f"run_shell {command}", outcome, result.content)
         if "sandbox: stage" in changed.content:
-            yield from self._only_shown_and_undone(changed.call_id)
+            yield from self._dry_run_and_undo(changed.call_id)
 
-    def _only_shown_and_undone(self, call_id: str) -> Iterator[DemoScene]:
+    def _dry_run_and_undo(self, call_id: str) -> Iterator[DemoScene]:
         command = f"sed -i s/two/2/ {_LIST}"
         result = self._run({"command": command, "dry_run": True})
         is_allowed = result.refusal is None
         self._expect(self._has_list(_AFTER) and is_allowed, "a dry run changed something")
-        title = "Or it only shows what a command would change"
+        title = "A dry run only shows what a command would change"
         outcome = "allowed" if is_allowed else "refused"
         yield DemoScene(title, f"run_shell {command}  (dry_run)", outcome, result.content)
         with open_past(self._project) as past:
             result = past.undo(past.find(call_id)).result
         self._expect(self._has_list(_BEFORE), "no undo")
-        title = "What the first command did is taken back"
+        title = "The changes of the first command are undone"
         outcome = "undone" if result.refusal is None else "refused"
         yield DemoScene(title, f"paddock undo {call_id}", outcome, result.content)
 
@@ -414,15 +412,15 @@ class Tour:
         turns = sessions_of(self._project).query(LedgerName.HO2M, wanted, None).entries
         report = verify(str(self._project.layout.ledger_paths()[LedgerName.HO2M]))
         is_whole = not report.problems and len(turns) == len(_LINES)
-        self._expect(is_whole, "the session is not on record")
+        self._expect(is_whole, "the session is not recorded")
         rows = [
             f"turn {row.entry.metadata.get('turn')}  {row.entry.metadata.get('outcome')}  "
             f"{row.entry.metadata.get('user_message')}"
             for row in turns
         ]
-        told = "\n".join([*rows, f"{report.entries} entries, chain whole"])
+        detail = "\n".join([*rows, f"{report.entries} entries, chain whole"])
         command = f"paddock session show {session_id}; paddock ledger verify --ledger ho2m"
-        return DemoScene("The whole session is on record", command, "verified", told)
+        return DemoScene("The whole session is recorded", command, "verified", detail)
 
     # The ledger
 
@@ -438,7 +436,7 @@ class Tour:
         self._expect(not report.problems, "the ledger does not verify")
         head = "" if report.head is None else f", head {report.head.hash[:16]}"
         return DemoScene(
-            "All of it is on record",
+            "All calls are recorded",
             "paddock ledger query --ledger ho1m --last 6; paddock ledger verify",
             "verified",
             "\n".join([*rows, f"{report.entries} entries, chain whole{head}"]),
@@ -452,9 +450,9 @@ class Tour:
         content[at : at + 4] = b"deni"
         copy.write_bytes(bytes(content))
         report = verify(str(copy))
-        self._expect(bool(report.problems), "the changed byte was not found")
+        self._expect(bool(report.problems), "the changed byte was not detected")
         return DemoScene(
-            "Somebody edits one byte of a copy of it",
+            "An attacker edits one byte in a copy of the ledger",
             "sed 's/deny/deni/' …; paddock ledger verify",
             "caught",
             "\n".join(f"line {p.line}: {p.kind}: {p.detail}" for p in report.problems),
@@ -498,11 +496,11 @@ _POLICIES: Final = frozenset({"paddock.toml", "paddock.json"})
 
 
 def _copy_project(source: Path, target: Path) -> str:
-    """Copy the files of `source` that git knows (all, where there is no git); say so.
+    """Copy the files of `source` that git lists (without git: all); return a summary.
 
-    At most 2,000 files and 50 MB; links and special files are left out, and the
-    project's own policy, as the tour has one, and what has a name of the tour's. The
-    copy gets an empty `.git`, so that it is a project of its own.
+    At most 2,000 files and 50 MB, without symlinks, special files, the project's own
+    policy (the tour has one) and files named like the tour's. The copy gets an empty
+    `.git`, which makes it a separate project.
     """
     names = _git_files(source) or _plain_files(source)
     copied = bytes_copied = 0
@@ -521,7 +519,7 @@ def _copy_project(source: Path, target: Path) -> str:
             destination.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, destination)
         except OSError:
-            left += 1  # Not readable by this user, or gone meanwhile.
+            left += 1  # Not readable by this user, or removed meanwhile.
             continue
         copied += 1
         bytes_copied += size
@@ -535,7 +533,7 @@ def _files(count: int) -> str:
 
 
 def _git_files(source: Path) -> list[str]:
-    # Threat: the repository's own configuration may name a program that git would start.
+    # Threat: the repository's configuration may name a program that git would start.
     safe = ["git", "-c", "core.fsmonitor=false"]
     command = [*safe, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
@@ -557,12 +555,12 @@ def _plain_files(source: Path) -> list[str]:
 
 
 COMMAND = Command(
-    "Take the tour on a fresh governed copy of the project at hand: an allowed call, a\n"
-    "question, refusals, an explanation, commands that the kernel holds and that are taken\n"
-    "back, a whole session of the built-in model, and a ledger that catches an edited byte.",
+    "Take a tour on a temporary copy of the current project: allowed and refused calls, an\n"
+    "approval, an explanation, commands in the sandbox and their undo, a session of the\n"
+    "built-in model, and a ledger that detects an edited byte. Your project is not changed.",
     "  paddock demo\n  paddock demo --keep /tmp/paddock-demo\n  paddock demo --web",
-    opt("--keep", "DIR", "make the copy in DIR and keep it"),
-    flag("--web", "open the console on the copy instead, with an agent at work in it"),
+    opt("--keep", "DIR", "create the copy in DIR and keep it"),
+    flag("--web", "open the console on the copy instead, with a running agent"),
     flag("--no-browser", "with --web: only print the address"),
     do=_demo,
 )

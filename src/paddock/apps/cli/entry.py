@@ -1,6 +1,6 @@
-"""Where the program `paddock` begins. Loads nothing before a Ctrl-C ends it without a word.
+"""Start the program `paddock`. Until its modules are loaded, a Ctrl-C ends it silently.
 
-Python tells of one that comes while modules load by a traceback: nobody is there yet to catch it.
+Python would print a traceback for a Ctrl-C during imports: no handler is there yet to catch it.
 """
 
 import gc
@@ -19,14 +19,14 @@ else:
     import _signal as signal
 
 _COLLECTED_EVERY = 100_000
-"""New objects between two looks for cycles; Python's own number is 700."""
+"""New objects between two garbage collections; Python's default is 700."""
 
 
 def console() -> None:
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # What is loaded stays: a short call need not look through it for cycles again and again.
+    # Loaded modules stay: scanning them repeatedly for cycles costs a short call too much.
     gc.set_threshold(_COLLECTED_EVERY)
     _load_libraries()
     from paddock.apps.cli import main
@@ -36,9 +36,9 @@ def console() -> None:
 
 
 def _end(status: int) -> "NoReturn":
-    """End without Python's own end, which takes all apart that was loaded: 4 % of a short call.
+    """Exit without the interpreter's teardown, which costs 4 % of a short call.
 
-    What was printed is out. Where a thread runs, or something is to be called, nothing is spared.
+    The output is flushed already. If a thread runs or an exit handler waits, exit normally.
     """
     import atexit
     import threading
@@ -46,19 +46,19 @@ def _end(status: int) -> "NoReturn":
     waits = atexit._ncallbacks()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - no other
     if threading.active_count() == 1 and not waits:
         os._exit(status)
-    gc.freeze()  # It is not looked through for cycles once more.
+    gc.freeze()  # Saves a last scan for cycles.
     sys.exit(status)
 
 
 def _load_libraries() -> None:
-    """Load what every call needs without what none needs: as long as the libraries themselves.
+    """Load the libraries that every call needs without imports that no call needs.
 
-    msgspec prefers `typing_extensions`, which loads `inspect` and the compiler's modules; its
-    `uuid` asks `platform` for the system's name alone, which compiles a dozen patterns. The
-    others stand at the top of these libraries for functions that few programs call. In a
-    program's first thread nobody else can be loading them meanwhile.
+    Those imports take as long as the libraries. msgspec prefers `typing_extensions`, which
+    loads `inspect` and the compiler's modules; its `uuid` needs only the system's name from
+    `platform`, which compiles a dozen patterns. The others are imported for functions that
+    few programs call. No other thread runs yet that could import them meanwhile.
     """
-    # None makes an import of it fail.
+    # None makes an import of the module fail.
     instead: dict[str, Any] = {"typing_extensions": None, "platform": _System}
     for name in ("inspect", "msgpack", "toml", "yaml"):
         instead[f"msgspec.{name}"] = _Late(f"msgspec.{name}")
@@ -82,7 +82,7 @@ class _System:
 
 
 class _Late(ModuleType):
-    """A module that is loaded when something of it is used, or one of `functions` is called."""
+    """A module that is loaded on first use of an attribute or call of one of `functions`."""
 
     def __init__(self, name: str, *functions: str) -> None:
         super().__init__(name)
@@ -97,7 +97,7 @@ class _Late(ModuleType):
 
     def __getattr__(self, name: str) -> "Any":
         if name.startswith("__"):
-            raise AttributeError(name)  # asked by the import system, which takes it as it is
+            raise AttributeError(name)  # asked by the import system, which copes without it
         if sys.modules.get(self.__name__) is self:
             del sys.modules[self.__name__]
         return getattr(import_module(self.__name__), name)

@@ -1,4 +1,4 @@
-"""`paddock history`, `diff` and `undo`: what calls changed."""
+"""`paddock history`, `diff` and `undo`: list, show and undo the changes of calls."""
 
 import shlex
 from collections import Counter
@@ -10,8 +10,8 @@ from paddock.apps import command
 from paddock.apps.console import EXIT_INTEGRITY, Console, exit_of_call
 from paddock.assembly.undo import Past, open_past
 from paddock.errors import UsageError
-from paddock.runtime.changes import Diffs, PastCall, told_changes, undos_that_stand
-from paddock.runtime.undo import UndoStanding
+from paddock.runtime.changes import Diffs, PastCall, describe_changes, undos_in_effect
+from paddock.runtime.undo import UndoStatus
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 
@@ -28,7 +28,7 @@ def _history(options: command.Options, console: Console) -> command.Reply:
             past.require_agent(options.agent)
             calls = [call for call in calls if call.workspace_of == options.agent]
         shown = calls[-options.last :] if options.last else calls
-        undone = undos_that_stand(past.calls)
+        undone = undos_in_effect(past.calls)
         status = EXIT_INTEGRITY if past.bad else 0
         for bad in past.bad:
             console.warn(
@@ -49,31 +49,31 @@ def _history(options: command.Options, console: Console) -> command.Reply:
             console.advise(
                 f"no call has changed anything{whose}"
                 if options.path is None
-                else f"no call of Paddock's tools has changed {quote(options.path)}{whose}; what a "
-                "client's own tools asked: paddock ledger query --ledger ho1m --type HOOK_DECISION"
+                else f"no call of Paddock's tools has changed {quote(options.path)}{whose}; for "
+                "a client's own tools: paddock ledger query --ledger ho1m --type HOOK_DECISION"
             )
         return command.Reply(None, list(_rows(past, shown, undone)), status)
 
 
 def _rows(past: Past, calls: list[PastCall], undone: Mapping[str, str]) -> Iterator[str]:
-    having = Counter(call.call_id for call in past.calls)
+    counts = Counter(call.call_id for call in past.calls)
     for call in calls:
         name = show_name(call.call_id) or call.entry_id
-        if having[call.call_id] > 1 and call.call_id and call.entry_id:
-            name = f"{name} ({call.entry_id})"  # No other name tells it from other calls.
+        if counts[call.call_id] > 1 and call.call_id and call.entry_id:
+            name = f"{name} ({call.entry_id})"  # The call id alone is ambiguous.
         parts = [
             call.timestamp[:19] + "Z",
             f"{name:<21}",
             f"{show_name(call.agent):<10}",
             f"{show_name(call.tool):<12}",
-            told_changes(call, past.is_shown),
+            describe_changes(call, past.is_shown),
             _remark(past, call, undone),
         ]
         yield "  ".join(part for part in parts if part).rstrip()
 
 
 def _remark(past: Past, call: PastCall, undone: Mapping[str, str]) -> str:
-    said = {"unknown": "killed, or at work; ", "failed": "ended in an error; "}.get(
+    said = {"unknown": "killed, or still running; ", "failed": "ended in an error; "}.get(
         call.outcome, ""
     )
     undo = _undo_remark(past, call, undone)
@@ -81,39 +81,39 @@ def _remark(past: Past, call: PastCall, undone: Mapping[str, str]) -> str:
 
 
 def _undo_remark(past: Past, call: PastCall, undone: Mapping[str, str]) -> str:
-    standing = past.standing(call)
-    if standing is UndoStanding.UNDOABLE:
+    status = past.undo_status(call)
+    if status is UndoStatus.UNDOABLE:
         return ""
-    # First: what came since may well have changed what an undo left.
+    # First: later calls may have changed the files that the undo restored.
     if call.call_id in undone:
         return f"undone by {show_name(undone[call.call_id])}"
-    if standing is UndoStanding.AS_BEFORE:
+    if status is UndoStatus.AS_BEFORE:
         undone_by = [each.call_id for each in past.calls if each.undoes == call.call_id]
         if undone_by:
             return f"undone by {show_name(undone_by[-1])}"
-        return "nothing to undo: all is as it was before it"
-    return f"no undo: {standing}"
+        return "nothing to undo: all files are as before the call"
+    return f"no undo: {status}"
 
 
 def _none_given(verb: str, past: Past, calls: Iterable[PastCall], can: str) -> UsageError:
-    """Return the error, with a line to type for each newest call; `can`: "can be undone" or so.
+    """Return the error, with a command to type for each of the newest calls that `can`.
 
-    None is chosen: the newest call may be another agent's by now.
+    No default: the newest call may be another agent's by now.
     """
-    said = "no call is given, and none is chosen"
+    said = "no call given"
     named = ((call, name) for call in calls if (name := _name_offers(past, call)))
     offers = [
-        f"paddock {verb} {name}  ({show_name(call.tool)}: {told_changes(call, past.is_shown)})"
+        f"paddock {verb} {name}  ({show_name(call.tool)}: {describe_changes(call, past.is_shown)})"
         for call, name in islice(named, _OFFERED_MAX)
     ]
     if not offers:
         return UsageError(
-            f"{said}; there is no call that {can}",
+            f"{said}, and none that {can}",
             where="CALL",
             hint="paddock history lists the calls that changed something",
         )
     rows = "\n".join(f"    {offer}" for offer in offers)
-    hint = f"paddock history lists them all; the newest that {can}:\n{rows}"
+    hint = f"paddock history lists all calls; the newest that {can}:\n{rows}"
     return UsageError(said, where="CALL", hint=hint)
 
 
@@ -131,7 +131,7 @@ def _diff(options: command.Options, console: Console) -> command.Reply:
         call = past.find(options.call)
         diffs = past.diff(call)
     if not call.changes and not options.json:
-        console.warn("what the call changed is not recorded")
+        console.warn("the changes of this call are not recorded")
     value = {"call": call.call_id, "tool": call.tool, **diffs.as_json()}
     return command.Reply(value, _diff_rows(diffs))
 
@@ -141,7 +141,7 @@ def _diff_rows(diffs: Diffs) -> Iterator[str]:
         yield f"{diff.kind} {show_name(diff.path)}"
         yield diff.text
     if diffs.hidden:
-        yield f"[{diffs.hidden} paths are secret and not shown]"
+        yield f"[{diffs.hidden} secret paths are not shown]"
 
 
 def _undo(options: command.Options, console: Console) -> command.Reply:
@@ -150,7 +150,7 @@ def _undo(options: command.Options, console: Console) -> command.Reply:
             can = (
                 call
                 for call in reversed(past.calls)
-                if past.standing(call) is UndoStanding.UNDOABLE
+                if past.undo_status(call) is UndoStatus.UNDOABLE
             )
             raise _none_given("undo", past, can, "can be undone")
     with open_past(command.use_project(options, console)) as past:
@@ -168,35 +168,28 @@ def _undo(options: command.Options, console: Console) -> command.Reply:
 
 
 HISTORY = command.Command(
-    "List the calls that changed files, newest last: who did what to which path, and\n"
-    "whether it can still be undone. PATH is relative to the agent's workspace.",
+    "List the calls that changed files, newest last: time, call, agent, tool and paths,\n"
+    "and whether the call can still be undone.",
     "  paddock history\n  paddock history src/app.py --last 5\n  paddock history --json",
-    command.opt("path", "PATH", "a file, or a directory", nargs="?"),
-    command.opt("--agent", "NAME", "whose workspace"),
-    command.opt("--last", "N", "0: all", type=int, default=_LAST),
+    command.opt("path", "PATH", "a file or directory, relative to the workspace", nargs="?"),
+    command.opt("--agent", "NAME", "only calls in this agent's workspace"),
+    command.opt("--last", "N", f"default: {_LAST}; 0: all", type=int, default=_LAST),
     do=_history,
 )
 DIFF = command.Command(
     "Show what a call changed, as a unified diff of each path.",
     "  paddock diff CALL-1f2e3d4c5b6a7988",
     command.opt(
-        "call",
-        "CALL",
-        "a call's id, or its ledger entry's; without it the newest are named",
-        nargs="?",
+        "call", "CALL", "id of a call or its entry; without it, recent calls are listed", nargs="?"
     ),
     do=_diff,
 )
 UNDO = command.Command(
-    "Bring back what a call replaced: all of its paths, or none. Refused, with a diff,\n"
-    "where a file changed since. The undo is recorded like a call and can be undone.",
+    "Undo the changes of a call: all of its paths, or none. Refused, with a diff, if a\n"
+    "file has changed since. The undo is recorded as a call and can itself be undone.",
     "  paddock undo CALL-1f2e3d4c5b6a7988",
     command.opt(
-        "call",
-        "CALL",
-        "a call's id, or its ledger entry's; without it nothing is undone,"
-        " and the newest calls that can be are named",
-        nargs="?",
+        "call", "CALL", "id of a call or its entry; without it, recent calls are listed", nargs="?"
     ),
     do=_undo,
 )

@@ -1,4 +1,4 @@
-"""`paddock doctor` and `paddock sandbox`: what this host can enforce, what commands may reach."""
+"""`paddock doctor` and `sandbox`: show what the host can enforce and commands may reach."""
 
 import os
 import tempfile
@@ -31,15 +31,15 @@ from paddock.text.show import quote
 from paddock.values.calls import Json
 
 _STAGING: Final = "staging"
-"""Below Paddock's state: where the layers of commands lie."""
+"""Directory below Paddock's home for the overlay layers of commands."""
 _SHOWN_MAX: Final = 20
 """Hidden names in the table; `--json` has all."""
-_MOVED: Final = "commands can change it; to run what is there, name it by its path"
+_MOVED: Final = "commands can change it; run programs in it by their path"
 _PROJECT: Final = "this project"
 _RECORDS: Final = "its records"
 _TRACKED: Final = "tracked secrets"
 _CREDENTIALS: Final = "credentials"
-"""Without one, calls run: commands that may connect do not."""
+"""A missing credential blocks only commands that may connect, not other calls."""
 
 
 def _doctor(options: command.Options, console: Console) -> command.Reply | int:
@@ -48,7 +48,7 @@ def _doctor(options: command.Options, console: Console) -> command.Reply | int:
     findings = backends.probe_host()
     staging = command.environment_of(console).paddock_home / _STAGING
     verdicts = backends.examine_host(staging)
-    here = _look_here(options, console)
+    here = _examine_here(options, console)
     project, workspace = here.project, None
     if project is not None and verdicts[0].enforcement is Enforcement.FULL:
         staging = project.environment.paddock_home / _STAGING
@@ -72,7 +72,7 @@ def _doctor(options: command.Options, console: Console) -> command.Reply | int:
         )
     console.say(f"paddock {__version__}")
     _say_findings(findings, console)
-    console.say("backends for commands, each tried by running one")
+    console.say("backends for commands (each was tried with a command)")
     for verdict in verdicts:
         _say_verdict(verdict, verdict.backend, console)
     if workspace is not None:
@@ -131,7 +131,7 @@ def _verdict_json(verdict: BackendVerdict) -> dict[str, Json]:
 
 
 class _Here(Struct, frozen=True):
-    """A project, what keeps calls on it from running, and the default agent's `enforcement`."""
+    """A project, what prevents its calls from running, and the default agent's `enforcement`."""
 
     project: Project | None
     enforcement: EnforcementMode
@@ -141,10 +141,10 @@ class _Here(Struct, frozen=True):
     def obstacle(self) -> str:
         wanted = (each for each in self.findings if each.name != _CREDENTIALS)
         missing = ", ".join(each.name for each in wanted if not each.is_there)
-        return missing and f"no call runs here before this is mended: {missing}"
+        return missing and f"no call can run here until this is fixed: {missing}"
 
 
-def _look_here(options: command.Options, console: Console) -> _Here:
+def _examine_here(options: command.Options, console: Console) -> _Here:
     state = command.environment_of(console).paddock_home
     try:
         project = command.find_project(options, console)
@@ -152,7 +152,7 @@ def _look_here(options: command.Options, console: Console) -> _Here:
         return _Here(None, ShellSettings().enforcement, (_refused(error), _records((state,))))
     places = (state, project.layout.ledger_paths()[LedgerName.HO1M].parent)
     records = _records(places)
-    loads = backends.HostFinding(_PROJECT, is_there=True, found="its policy and its agents load")
+    loads = backends.HostFinding(_PROJECT, is_there=True, found="its policy and agents load")
     findings = (loads, records, *_outside(project, console), *_credentials(project))
     try:
         findings = (*findings, *_tracked(project))
@@ -161,7 +161,7 @@ def _look_here(options: command.Options, console: Console) -> _Here:
         shell = shell_for(project.policy_for(lineage[0]), chain)
         return _Here(project, shell.enforcement, findings)
     except UsageError:
-        # There is no such agent yet: the first use of a project makes it.
+        # The default agent does not exist yet: the first use of a project creates it.
         return _Here(project, ShellSettings().enforcement, findings)
     except PaddockError as error:
         return _Here(project, ShellSettings().enforcement, (_refused(error), records))
@@ -172,7 +172,7 @@ def _outside(project: Project, console: Console) -> tuple[backends.HostFinding, 
     names = backends.find_rarely_confined(console.variables.get("PATH", ""), hook.outside)
     if not names or hook.shell != "confine":
         return ()
-    said = f"rarely work in a client's confined commands: {', '.join(names)}"
+    said = f"rarely work in the confined commands of a client: {', '.join(names)}"
     remedy = (
         f"to leave them to the client's own prompt: {backends.offered_outside(names)} in [hook]"
     )
@@ -180,7 +180,7 @@ def _outside(project: Project, console: Console) -> tuple[backends.HostFinding, 
 
 
 def _credentials(project: Project) -> tuple[backends.HostFinding, ...]:
-    """Whether each value can be taken from where it is said to be; none is shown."""
+    """Check that each value can be read from its source; no value is shown."""
     settings, environment = project.policy.settings.credentials, project.environment
     if not settings:
         return ()
@@ -211,16 +211,16 @@ def _refused(error: PaddockError) -> backends.HostFinding:
 def _records(places: tuple[Path, ...]) -> backends.HostFinding:
     for place in places:
         above = (place, *place.parents)
-        standing = next((each for each in above if os.path.lexists(each)), place)
+        existing = next((each for each in above if os.path.lexists(each)), place)
         try:
-            # It has no name, or loses it at once: nothing is left in a ledger's folder.
-            tempfile.TemporaryFile(dir=standing).close()
+            # The file has no name, or loses it at once: nothing is left in a ledger's folder.
+            tempfile.TemporaryFile(dir=existing).close()
         except OSError as error:
             return backends.HostFinding(
                 _RECORDS,
                 is_there=False,
-                found=f"nothing can be written in {standing}: {os.strerror(error.errno or 0)}",
-                remedy="make it writable for this user, or name another place: PADDOCK_HOME=DIR",
+                found=f"cannot write in {existing}: {os.strerror(error.errno or 0)}",
+                remedy="make it writable for this user, or choose another place: PADDOCK_HOME=DIR",
             )
     return backends.HostFinding(_RECORDS, is_there=True, found="can be written")
 
@@ -268,7 +268,7 @@ def _caches(options: command.Options, console: Console) -> command.Reply:
     answer = command.Reply(facts, cleared if is_clear else rows)
     if options.act == "clear" and not is_clear:
         answer.show(options, console)
-        raise UsageError("a command uses the caches now", hint="clear them when it has ended")
+        raise UsageError("a running command uses the caches", hint="clear them when it has ended")
     return answer
 
 
@@ -279,7 +279,7 @@ def _opened(directory: str) -> Generator[int]:
         fd = os.open(directory, flags)
     except OSError as error:
         raise HostError(
-            f"the workspace {quote(directory)} cannot be opened: {error.strerror}"
+            f"cannot open the workspace {quote(directory)}: {error.strerror}"
         ) from error
     try:
         yield fd
@@ -298,7 +298,7 @@ def _plan_rows(agent: str, compiled: CompiledPlan) -> Iterator[str]:
     yield f"enforcement  {plan.enforcement}"
     yield (
         f"limits       {limits.processes} processes, {limits.memory_mb} MB of memory,"
-        f" {limits.file_mb} MB a file, {time}"
+        f" {limits.file_mb} MB per file, {time}"
     )
     yield from _list("readable", plan.readable, "nothing outside the workspace")
     yield from _list("toolchains", compiled.toolchains, "none found")
@@ -310,11 +310,11 @@ def _plan_rows(agent: str, compiled: CompiledPlan) -> Iterator[str]:
     more = len(plan.hidden) - len(hidden)
     if more:
         hidden = (*hidden, f"(and {more} more: --json lists them)")
-    yield from _list("hidden", hidden, "nothing that stands there now")
+    yield from _list("hidden", hidden, "nothing at present")
     yield from _list("links", tuple(f"{name} -> {text}" for name, text in plan.links), "none")
     variables = tuple(f"{name}={value}" for name, value in plan.environment)
     yield from _list("environment", variables, "nothing")
-    yield from _list("git config", _git_rows(plan.git_config), "nothing of yours")
+    yield from _list("git config", _git_rows(plan.git_config), "none of your settings")
     if compiled.moved_last:
         rows = tuple(f"{each}: {_MOVED}" for each in compiled.moved_last)
         yield from _list("last in PATH", rows, "")
@@ -339,30 +339,30 @@ def _list(title: str, rows: tuple[str, ...], nothing: str) -> Iterator[str]:
 
 
 SANDBOX = command.Command(
-    "Show what the commands of an agent may read, write and reach.",
+    "Show what the commands of an agent may read, write and reach in the sandbox.",
     "  paddock sandbox plan\n"
     "  paddock sandbox plan --agent main --json\n"
     "  paddock sandbox caches\n"
     "  paddock sandbox caches clear",
     command.Part(
         "plan",
-        "what commands may read, write and reach",
+        "show what commands may read, write and reach",
         _plan,
-        command.opt("--agent", "NAME", "whose commands (default: main, or admin)"),
+        command.opt("--agent", "NAME", "the agent (default: main; admin in a bare plane)"),
     ),
     command.Part(
         "caches",
-        "what commands of an agent's workspace cache",
+        "show or clear the caches that an agent's commands keep",
         _caches,
         command.opt(
             "act",
             None,
-            "(default: show)",
+            "show the size (default), or clear",
             nargs="?",
             choices=("show", "clear"),
             default="show",
         ),
-        command.opt("--agent", "NAME", "whose workspace (default: main, or admin)"),
+        command.opt("--agent", "NAME", "the agent (default: main; admin in a bare plane)"),
     ),
     metavar="PART",
 )

@@ -1,4 +1,4 @@
-"""`paddock ledger`: the questions, and the modules that answer them, each loaded alone."""
+"""`paddock ledger`: the subcommands; each loads only the module that runs it."""
 
 import argparse
 from collections.abc import Sequence
@@ -23,12 +23,12 @@ NAMES: Final = (LedgerName.GOVERNANCE, LedgerName.HO2M, LedgerName.HO1M, LedgerN
 _CHOICES: Final = tuple(name.value for name in NAMES)
 """As text: argparse shows its choices by `repr`."""
 QUERY_LAST: Final = 20
-"""How many entries `query` shows that was not told how many."""
+"""How many entries `query` shows without `--last`."""
 _NUMBER: Final = lazy_pattern(r"-?[0-9]{1,18}")
 
 
 def _signer(options: command.Options, console: Console) -> int:
-    # Started for every checkpoint, perhaps as another user: no project, nothing more.
+    # Started for every checkpoint, perhaps as another user: it loads no project.
     import hashlib
     import os
 
@@ -44,7 +44,7 @@ def _signer(options: command.Options, console: Console) -> int:
         origin = options.origin.encode()
     except UnicodeEncodeError:
         raise UsageError(
-            f"the origin {quote(options.origin)} is no UTF-8", where="ORIGIN"
+            f"the origin {quote(options.origin)} is not UTF-8", where="ORIGIN"
         ) from None
     key = folder / f"{hashlib.sha256(origin).hexdigest()[:32]}.key"
     signer = KeySigner(key)
@@ -83,9 +83,9 @@ def _content(options: command.Options, console: Console) -> command.Reply | int:
 
     project = command.find_project(options, console)
     if (options.digest is None) == (options.call is None):
-        raise UsageError("name one content: a digest, or --call ID to list them")
+        raise UsageError("name one content by its digest, or list those of a call: --call ID")
     if options.out is not None and (options.call is not None or options.json):
-        raise UsageError("--out is for the bytes of one digest alone", where="--out")
+        raise UsageError("--out is only for the content of one digest", where="--out")
     if options.call is not None:
         return _list(project, options.call)
     digest = require_digest(options.digest)
@@ -95,7 +95,7 @@ def _content(options: command.Options, console: Console) -> command.Reply | int:
         content = read_output(project, digest)
     if content is None:
         seq = find_erasure(project, digest)
-        gone = "is not kept here" if seq is None else f"was erased: governance, seq {seq}"
+        gone = "is not stored here" if seq is None else f"was erased: governance, seq {seq}"
         said = f"the content {digest} {gone}"
         if not options.json:
             console.warn(said)
@@ -114,21 +114,21 @@ def _erase(options: command.Options, console: Console) -> command.Reply:
 
     project = command.find_project(options, console)
     if bool(options.digest) == (options.call is not None):
-        raise UsageError("name what to erase: digests, or --call ID")
+        raise UsageError("name what to erase: one or more digests, or --call ID")
     digests = [require_digest(text) for text in options.digest]
     if options.call is not None:
         named = _contents_of(project, options.call)
         digests = [each.digest for each in named if not each.is_output]
-    question = f"erase {len(set(digests))} contents for good? [y/N] "
+    question = f"erase {len(set(digests))} contents permanently? [y/N] "
     if not options.yes and not console.agrees(question):
         said = "nothing was erased"
         return command.Reply({"status": "error", "erased": [], "said": said}, said, EXIT_NO)
     erased = erase_contents(project, digests, options.reason)
     if not erased:
-        said = "there is nothing to erase: none of them is kept here"
+        said = "nothing to erase: none of these contents is stored here"
         return command.Reply({"status": "error", "erased": [], "said": said}, said, EXIT_NO)
-    said = f"erased {len(erased)} contents with their salts; every proof of the ledgers still holds"
-    left = "files of the workspace and what undo keeps of them are not touched"
+    said = f"erased {len(erased)} contents and their salts; all ledger proofs remain valid"
+    left = "workspace files and the copies that undo keeps are not touched"
     return command.Reply({"status": "ok", "erased": list(erased), "said": said}, (said, left))
 
 
@@ -137,7 +137,7 @@ def _contents_of(project: "Project", call_id: str) -> "Sequence[NamedContent]":
 
     named = contents_of_call(project, call_id)
     if not named:
-        raise UsageError(f"no entry of the call {quote(call_id)} names a content")
+        raise UsageError(f"no ledger entry of the call {quote(call_id)} refers to a content")
     return named
 
 
@@ -161,40 +161,42 @@ def _named(given: str) -> LedgerName:
     if given in _CHOICES:
         return LedgerName(given)
     raise UsageError(
-        f"no ledger of a plane is called {quote(given)}",
+        f"no ledger named {quote(given)}",
         where="--ledger",
-        hint=f"one of: {', '.join(_CHOICES)}; a copy is verified with "
+        hint=f"one of: {', '.join(_CHOICES)}; to verify a copy: "
         "paddock-verify COPY.jsonl [CHECKPOINT]",
     )
 
 
 def _number_or_id(text: str) -> int | str:
     if not text.strip():
-        # What a shell makes of a variable that is not set: no call, and not all of them.
-        raise argparse.ArgumentTypeError("it is empty; give an entry's number or a call's id")
+        # Such as an unset shell variable: it must not mean every call.
+        raise argparse.ArgumentTypeError("empty; give an entry's number or a call's id")
     return int(text) if _NUMBER.fullmatch(text) else text
 
 
-_LINES: Final = "print one JSON value a line, one an entry"
+_LINES: Final = "print one JSON value per line, one per entry"
 _YES = command.flag("--yes", "do not ask")
-_LEDGER = command.opt("--ledger", choices=_CHOICES, default=LedgerName.GOVERNANCE.value)
-_TYPE = command.opt("--type", "T", "event type, such as TOOL_DENIED")
-_OUT = command.opt("--out", "FILE", "a new file (default: print it)")
+_LEDGER = command.opt(
+    "--ledger", None, "default: governance", choices=_CHOICES, default=LedgerName.GOVERNANCE.value
+)
+_TYPE = command.opt("--type", "T", "only entries of this event type, such as TOOL_DENIED")
+_OUT = command.opt("--out", "FILE", "write to a new file (default: print)")
 _WHOSE = (
-    command.opt("--session", "ID"),
-    command.opt("--call", "ID"),
-    command.opt("--agent", "NAME"),
+    command.opt("--session", "ID", "only entries of this session"),
+    command.opt("--call", "ID", "only entries of this call"),
+    command.opt("--agent", "NAME", "only entries of this agent"),
 )
 _DECISION = command.opt(
     "--decision",
     None,
-    "what was decided; an answer or a gate has no ask or confine",
-    # A word that no entry has would only find nothing.
+    "only entries with this decision",
+    # argparse rejects a misspelt word, which would otherwise find nothing.
     choices=("allow", "confine", "ask", "deny"),
 )
 _WHEN = (
-    command.opt("--since", "T", "RFC 3339, such as 2026-01-31T00:00:00Z"),
-    command.opt("--until", "T", "likewise"),
+    command.opt("--since", "T", "only from this time on; RFC 3339: 2026-01-31T00:00:00Z"),
+    command.opt("--until", "T", "only up to this time"),
 )
 
 
@@ -211,9 +213,10 @@ def _part(
 
 
 COMMAND = command.Command(
-    "Query, follow, verify and export the ledgers; make checkpoints and proofs of them.\n"
-    "Entries are written by what happens alone, but for those of accept-rollback,\n"
-    "set-aside and erase.",
+    "Query, follow, verify and export the ledgers; create checkpoints and proofs.\n"
+    "Ledgers: governance (policy, agents, gates), ho2m (sessions), ho1m (tool calls),\n"
+    "packages (of a bare plane). Of these commands only accept-rollback, set-aside and\n"
+    "erase add an entry.",
     "  paddock ledger query --ledger ho1m --type TOOL_DENIED --last 5\n"
     "  paddock ledger query --ledger ho1m --call CALL-1f2e --json\n"
     "  paddock ledger tail --ledger ho1m\n"
@@ -226,73 +229,73 @@ COMMAND = command.Command(
     "  paddock ledger export --ledger ho1m --format html --out ho1m.html",
     _part(
         "query",
-        "entries, newest last",
+        "show entries, newest last",
         "ledger_query",
         _LEDGER,
         _TYPE,
-        command.opt("--last", "N", f"the newest so many; 0: all (default: {QUERY_LAST})", type=int),
+        command.opt("--last", "N", f"only the newest N (default: {QUERY_LAST}; 0: all)", type=int),
         *_WHOSE,
         _DECISION,
         command.opt(
             "--path",
             "PATH",
-            "of a workspace, relative to it or absolute: entries that name it, or what is below",
+            "only entries about this path or paths below it; relative to the workspace or absolute",
         ),
         *_WHEN,
         as_json=_LINES,
     ),
     _part(
         "tail",
-        "follow as it grows",
+        "show the newest entries, then new ones as they are written",
         "ledger_query",
         _LEDGER,
-        command.opt("--last", "N", type=int, default=10),
-        command.flag("--follow", "as tail(1) is told; it follows anyway", "-f"),
+        command.opt("--last", "N", "how many to start with (default: 10)", type=int, default=10),
+        command.flag("--follow", "accepted as for tail(1); always on", "-f"),
         as_json=_LINES,
     ),
     _part(
         "verify",
-        "read and check whole",
+        "check every entry, the hash chain and the signatures",
         "ledger_verify",
         command.opt(
             "--ledger",
             None,
-            "default: all that there are; paddock-verify verifies a copy",
+            "default: all existing; to verify a copy, use paddock-verify",
             type=_named,
             choices=_CHOICES,
         ),
         command.flag(
             "--full",
-            "read every file, also those that were found whole before and not touched since, "
-            "and parse every line, also those that are signed",
+            "read and parse everything, including files that passed before and have not "
+            "changed, and lines that are covered by a signature",
         ),
         command.opt(
             "--checkpoint",
             "FILE",
-            "a checkpoint that you kept: the ledger must go on from it",
+            "a checkpoint that you kept: the ledger must extend it; may be repeated",
             action="append",
             default=[],
         ),
     ),
-    _part("checkpoint", "sign what is there, and print the note", "ledger_verify", _LEDGER, _OUT),
+    _part("checkpoint", "sign the current state, and print it", "ledger_verify", _LEDGER, _OUT),
     _part(
         "proof",
-        "prove an entry to an outsider",
+        "prove an entry to someone without the ledger",
         "ledger_verify",
         command.opt(
             "entry",
             "SEQ|CALL-ID",
-            "an entry's number; or a call's id, and each of its entries is proved",
+            "number of an entry, or id of a call: proves each of its entries",
             nargs="?",
             type=_number_or_id,
         ),
         command.opt(
-            "--ledger", None, "default: governance, or ho1m where a call is named", choices=_CHOICES
+            "--ledger", None, "default: ho1m for a call, else governance", choices=_CHOICES
         ),
         command.opt(
             "--from",
             "SIZE",
-            "instead: that the ledger only grew since it had SIZE entries",
+            "prove instead that the ledger has only grown since it had SIZE entries",
             dest="since",
             type=int,
         ),
@@ -300,36 +303,41 @@ COMMAND = command.Command(
     ),
     _part(
         "accept-rollback",
-        "go on after a restore from a backup",
+        "accept older ledgers after a restore from a backup",
         "ledger_verify",
-        command.opt("--ledger", None, "default: all that went back", choices=_CHOICES),
+        command.opt("--ledger", None, "default: all that are rolled back", choices=_CHOICES),
         _YES,
     ),
     _part(
         "set-aside",
-        "keep a damaged ledger as evidence, and go on with a new one",
+        "keep a damaged ledger as evidence, and start a new one",
         "ledger_verify",
-        command.opt("--ledger", None, "which", choices=_CHOICES, required=True),
+        command.opt("--ledger", None, "the damaged ledger", choices=_CHOICES, required=True),
         _YES,
     ),
     command.Part(
         "signer",
-        "hold the keys for another user: [ledger] signer",
+        "sign checkpoints for another user; started by [ledger] signer",
         _signer,
-        command.opt("directory", "DIR", "where the keys are; this user's alone"),
-        command.opt("action", choices=("key", "last", "sign", "forget")),
-        command.opt("origin", "ORIGIN", "the ledger, as its line 0 names it"),
+        command.opt("directory", "DIR", "directory of the keys, private to this user"),
+        command.opt(
+            "action",
+            about="key: print the public key; last: the last checkpoint signed; sign: the one on"
+            " standard input; forget: the last one",
+            choices=("key", "last", "sign", "forget"),
+        ),
+        command.opt("origin", "ORIGIN", "origin of the ledger, from its line 0"),
         as_json="",
     ),
     _part(
         "export",
-        "lines as they are stored, or a page",
+        "write entries as stored lines, or as an HTML page",
         "ledger_query",
         _LEDGER,
         command.opt(
             "--format",
             None,
-            "jsonl: the lines as they are stored; html: one page that verifies itself",
+            "jsonl: the lines as stored; html: one page that verifies itself",
             choices=("jsonl", "html"),
             default="jsonl",
         ),
@@ -337,32 +345,32 @@ COMMAND = command.Command(
         command.opt(
             "--checkpoint",
             "FILE",
-            "with html: a checkpoint that is held elsewhere, to be verified on the page too",
+            "with html: a checkpoint kept elsewhere that the page verifies too; may be repeated",
             action="append",
             default=[],
         ),
         _TYPE,
-        command.opt("--last", "N", "0: all (default)", type=int, default=0),
+        command.opt("--last", "N", "only the newest N (default: 0, all)", type=int, default=0),
         *_WHOSE,
         _DECISION,
         *_WHEN,
     ),
     command.Part(
         "content",
-        "print what an entry names by a salted digest",
+        "print the content behind an entry's salted digest",
         _content,
         command.opt("digest", "DIGEST", "salted_sha256 or output_kept of an entry", nargs="?"),
-        command.opt("--call", "ID", "list the contents that a call's entries name"),
-        command.opt("--out", "FILE", "a new file for its bytes (default: shown, escaped)"),
+        command.opt("--call", "ID", "list the contents of a call instead"),
+        command.opt("--out", "FILE", "write its bytes to a new file (default: print, escaped)"),
     ),
     command.Part(
         "erase",
-        "erase such a content and its salt for good; recorded, and proofs stay",
+        "erase a content and its salt permanently; recorded, and proofs remain valid",
         _erase,
         command.opt("digest", "DIGEST", "salted_sha256 of an entry", nargs="*"),
-        command.opt("--call", "ID", "all contents that a call's entries name"),
-        command.opt("--reason", "TEXT", "stands in the record", default=""),
+        command.opt("--call", "ID", "erase all contents of a call"),
+        command.opt("--reason", "TEXT", "reason to record", default=""),
         _YES,
     ),
-    metavar="QUESTION",
+    metavar="COMMAND",
 )

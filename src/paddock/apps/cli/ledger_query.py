@@ -1,4 +1,4 @@
-"""`paddock ledger query`, `tail` and `export`: entries, as people and programs read them."""
+"""`paddock ledger query`, `tail` and `export`: entries as text, JSON or a page."""
 
 import posixpath
 from collections.abc import Iterable
@@ -8,14 +8,7 @@ from typing import Final, cast
 
 from paddock import limits
 from paddock.apps.cli.ledger import QUERY_LAST
-from paddock.apps.command import (
-    Options,
-    fields,
-    find_site,
-    nearest,
-    seconds_of,
-    write_new_file,
-)
+from paddock.apps.command import Options, fields, find_site, nearest, seconds_of, write_new_file
 from paddock.apps.console import EXIT_INTEGRITY, Console
 from paddock.assembly.project import PlaneSite
 from paddock.assembly.questions import require_agent_of_site
@@ -33,7 +26,7 @@ from paddock.values.entries import APPROVAL_ANSWERED, EVENT_TYPES, Entry, clean
 
 
 def require_ledger(site: PlaneSite, name: LedgerName) -> Path:
-    """The file of a ledger that is there. Raises: UsageError, LedgerDamagedError."""
+    """Return the path of an existing ledger. Raises: UsageError, LedgerDamagedError."""
     path = site.layout.ledger_paths()[name]
     if path.exists():
         return path
@@ -42,7 +35,7 @@ def require_ledger(site: PlaneSite, name: LedgerName) -> Path:
     raise UsageError(
         f"the ledger {name} does not exist yet",
         where="--ledger",
-        hint="it is made with its first entry",
+        hint="it is created with its first entry",
     )
 
 
@@ -53,10 +46,10 @@ def _require_known_type(options: Options, ledger: Path) -> None:
     if query(str(ledger), Filter(event_type=given), last=1).entries:
         return
     raise UsageError(
-        f"no event type is called {quote(given)}, in the ledger {options.ledger} neither",
+        f"no event type named {quote(given)}, and no such entry in the ledger {options.ledger}",
         where="--type",
         hint=nearest(given.upper(), sorted(EVENT_TYPES))
-        or "without --type each row shows its own, such as TOOL_DENIED",
+        or "without --type each row shows its type, such as TOOL_DENIED",
     )
 
 
@@ -91,19 +84,17 @@ def run_query(options: Options, console: Console) -> int:
         raise gone_error(path, options.ledger)
     _require_known_type(options, path)
     wanted = _filter_of(options, _path_of(site, options.path))
-    # One more than is shown by itself tells whether there are more.
+    # One more than is shown, to know whether there are more.
     last = QUERY_LAST + 1 if options.last is None else options.last or None
     rows = query(str(path), wanted, last=last)
     is_cut = options.last is None and len(rows.entries) > QUERY_LAST
     for stored in rows.entries[1:] if is_cut else rows.entries:
         _show(stored, options, console)
     if is_cut:
-        console.warn(f"older entries than these {QUERY_LAST} match, too: --last 0 shows all")
+        console.warn(f"only the newest {QUERY_LAST} matches are shown: --last 0 shows all")
     if not rows.entries and not rows.bad:
         calls = (
-            "; calls stand in ho1m: --ledger ho1m"
-            if options.ledger == LedgerName.GOVERNANCE
-            else ""
+            "; calls are in ho1m: --ledger ho1m" if options.ledger == LedgerName.GOVERNANCE else ""
         )
         console.warn(f"no entry of the ledger {options.ledger} matches{calls}")
     if rows.unfinished_bytes:
@@ -112,7 +103,7 @@ def run_query(options: Options, console: Console) -> int:
         console.warn(f"error[ledger.damaged]: byte {bad.offset_bytes}: {bad.fault}: {bad.detail}")
     if rows.bad:
         console.advise(
-            f"{len(rows.bad) + rows.bad_omitted} lines hold no entry: paddock ledger verify"
+            f"{len(rows.bad) + rows.bad_omitted} lines are not valid entries: paddock ledger verify"
         )
     return EXIT_INTEGRITY if rows.bad else 0
 
@@ -134,17 +125,17 @@ def _path_of(site: PlaneSite, given: str | None) -> str | None:
     if given is None:
         return None
     if given == "":
-        raise UsageError("--path is empty, and names no path", hint="for any path, write .")
+        raise UsageError("--path is empty: expected a path", hint="for any path, write .")
     plain = posixpath.normpath(given)
     inside = _inside(site, Path(plain)) if posixpath.isabs(plain) else None
     return clean(plain if inside is None else inside)
 
 
 def _inside(site: PlaneSite, path: Path) -> str | None:
-    """Relative to an agent's own workspace or to the root; None outside: the hook names such.
+    """Return the path relative to an agent's workspace or the root; None for one outside.
 
-    Threat: an agent that swaps a link would have another path looked for. By whatever name
-    the root was reached, nothing below it is resolved.
+    The hook records absolute paths outside. Threat: an agent that swaps a symlink could
+    redirect the search, so nothing below the root is resolved.
     """
     agents = name_of_root(path, site.layout.agents)
     if path.is_relative_to(agents) and path != agents:
@@ -188,7 +179,6 @@ def _show(stored: StoredEntry, options: Options, console: Console) -> None:
 
 
 def _ended(entry: Entry) -> str:
-    """How a command ended that was run, and what the fence refused to it."""
     code, refused = entry.metadata.get("exit"), entry.metadata.get("fence", [])
     said = [] if code is None else [f"exit {code}"]
     said += [f"refused {show_name(str(each))}" for each in cast("list[object]", refused)]
@@ -214,13 +204,13 @@ def run_export(options: Options, console: Console) -> int:
     if options.last < 0:
         raise UsageError(f"--last must not be negative: {options.last}", where="--last")
     if options.out is None and options.json:
-        raise UsageError("--json tells about the file: name one with --out", where="--json")
+        raise UsageError("--json reports about the file: name one with --out", where="--json")
     wanted = _filter_of(options)
     wanted = None if wanted == Filter() else wanted
     if options.format == "html":
         return _export_page(path, wanted, options, console)
     if options.checkpoint:
-        raise UsageError("--checkpoint goes with --format html", where="--checkpoint")
+        raise UsageError("--checkpoint needs --format html", where="--checkpoint")
     if options.last:
         rows = query_lines(str(path), wanted or Filter(), last=options.last)
         chosen = [stored.line for stored in rows.entries]
@@ -233,7 +223,7 @@ def run_export(options: Options, console: Console) -> int:
     if torn_bytes:
         console.warn(f"{unfinished(torn_bytes)} and are left out")
     if bad:
-        console.advise(f"{bad} lines hold no entry and are left out: paddock ledger verify")
+        console.advise(f"{bad} lines are not valid entries and left out: paddock ledger verify")
     return EXIT_INTEGRITY if bad else 0
 
 
@@ -244,7 +234,7 @@ def _write(lines: Iterable[bytes], options: Options, console: Console) -> None:
         return
     file = Path(console.directory / options.out)
     count = write_new_file(file, (line + b"\n" for line in lines))
-    _told(file, {"ledger": options.ledger, "lines": count}, options, console)
+    _report(file, {"ledger": options.ledger, "lines": count}, options, console)
 
 
 def _export_page(path: Path, wanted: Filter | None, options: Options, console: Console) -> int:
@@ -254,7 +244,7 @@ def _export_page(path: Path, wanted: Filter | None, options: Options, console: C
     made = ledger_page(path, options.ledger, wanted, options.last or None, others)
     found, notes, page = made.found, made.notes, made.content
     if found.bad:
-        console.advise(f"{found.bad} lines hold no entry: paddock ledger verify")
+        console.advise(f"{found.bad} lines are not valid entries: paddock ledger verify")
     if found.torn_bytes:
         console.warn(f"{unfinished(found.torn_bytes)} and are left out")
     status = EXIT_INTEGRITY if found.bad else 0
@@ -270,11 +260,11 @@ def _export_page(path: Path, wanted: Filter | None, options: Options, console: C
         "checkpoints": len(notes),
         "bad": found.bad,
     }
-    _told(file, counts, options, console)
+    _report(file, counts, options, console)
     return status
 
 
-def _told(file: Path, counts: dict[str, Json], options: Options, console: Console) -> None:
+def _report(file: Path, counts: dict[str, Json], options: Options, console: Console) -> None:
     if options.json:
         console.write_json({"status": "ok", "file": str(file), **counts})
     else:
@@ -289,7 +279,7 @@ def _given_notes(given: list[str], console: Console) -> list[str]:
             console.directory / name, limits.checkpoint_note_bytes_max
         )
         if content is None:
-            raise UsageError(f"there is no checkpoint {quote(name)}", where="--checkpoint")
-        # What is no note is shown as such on the page.
+            raise UsageError(f"checkpoint file {quote(name)} not found", where="--checkpoint")
+        # The page reports a file that is not a checkpoint.
         notes.append(content.decode(errors="replace"))
     return notes

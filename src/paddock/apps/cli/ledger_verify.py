@@ -1,4 +1,4 @@
-"""`paddock ledger verify`, `checkpoint`, `proof` and `accept-rollback`."""
+"""`paddock ledger verify`, `checkpoint`, `proof`, `accept-rollback` and `set-aside`."""
 
 from contextlib import closing
 from pathlib import Path
@@ -30,7 +30,7 @@ def run_verify(options: Options, console: Console) -> int:
     paths = site.layout.ledger_paths()
     known = audit.ledgers_known(site.layout, site.environment, NAMES)
     names = [LedgerName(options.ledger)] if options.ledger else known
-    # Threat: a ledger that was removed whole has no line left to complain of.
+    # Threat: a ledger whose file was removed has no line left that could fail.
     gone = [name for name in names if name in known and not paths[name].exists()]
     given = [_read_given(each, console) for each in options.checkpoint]
     there = [name for name in names if name not in gone]
@@ -38,7 +38,7 @@ def run_verify(options: Options, console: Console) -> int:
     reports: dict[LedgerName, Verification] = {}
     faults: dict[LedgerName, PaddockError] = {}
     for name in there:
-        # Threat: one ledger that cannot be read would hide what is wrong with the others.
+        # Threat: one unreadable ledger would hide damage to the others.
         try:
             reports[name] = _audited(site, name, given, unplaced, full=options.full)
         except UsageError:
@@ -58,7 +58,7 @@ def run_verify(options: Options, console: Console) -> int:
         report.is_whole for report in reports.values()
     )
     unread = list(faults.values())
-    # Where nothing is damaged the exit status is that of the first, and who catches it reports it.
+    # If nothing is damaged, the first fault is raised: it sets the exit status and is reported.
     for fault in unread if is_damaged else unread[1:]:
         console.report(fault)
     if unread and not is_damaged:
@@ -80,13 +80,13 @@ def _reply(
     }
     text = [row for name, report in reports.items() for row in audit.report_rows(name, report)]
     text += [
-        f"{name}: goes on from {each.source}, which has {each.size} entries"
+        f"{name}: extends {each.source}, which has {each.size} entries"
         for name, report in reports.items()
         for each in report.agreements
         if each.source in kept
     ]
     text += [f"{name}: NOT VERIFIED, {fault.message}" for name, fault in faults.items()]
-    return Reply({**found, **unread}, text if is_any else "there is no ledger yet", is_ours=True)
+    return Reply({**found, **unread}, text if is_any else "no ledger exists yet", is_ours=True)
 
 
 class _Given(NamedTuple):
@@ -99,18 +99,18 @@ def _read_given(name: str, console: Console) -> _Given:
     path = console.directory / name
     content = read_file_through_links(path, limits.checkpoint_note_bytes_max)
     if content is None:
-        raise UsageError(f"there is no file {name!a}", where="--checkpoint")
+        raise UsageError(f"file {name!a} not found", where="--checkpoint")
     held = Held(f"{name!a}", content.decode(errors="replace"))
     try:
         checkpoint = notes.read_checkpoint(held.note)
     except notes.NoteError as fault:
         return _Given(held, "", fault.message)
-    why = f"a checkpoint of {checkpoint.origin!a}, and no ledger here is that"
+    why = f"a checkpoint of {checkpoint.origin!a}, which is not a ledger of this plane"
     return _Given(held, checkpoint.origin, why)
 
 
 def _unplaced(given: list[_Given], site: PlaneSite, names: list[LedgerName]) -> list[_Given]:
-    """Those that are about none of the ledgers: a forged one is found, not passed over."""
+    """Return the checkpoints of no ledger here, so that a forged one is reported, not ignored."""
     origins = {_origin(site, name) for name in names}
     return [each for each in given if not each.origin or each.origin not in origins]
 
@@ -120,7 +120,7 @@ def _origin(site: PlaneSite, name: LedgerName) -> str:
     try:
         genesis = find_genesis(str(path)) if path.exists() else None
     except PaddockError:
-        return ""  # what cannot be read is told where it is verified
+        return ""  # reported when the ledger is verified
     return "" if genesis is None else genesis.origin
 
 
@@ -145,15 +145,15 @@ def _wrong_index(path: Path) -> list[PaddockError]:
         return [fault]
     return [
         LedgerDamagedError(
-            "the index does not say what the lines say: ledger query may lack entries",
+            "the index does not match the ledger: ledger query may miss entries",
             where=ascii(index),
-            hint=f"remove {index}: it is made again from the lines",
+            hint=f"remove {index}: it is rebuilt from the ledger",
         )
     ]
 
 
-_BEGIN_ANEW: Final = "keep it aside as it is, and go on with a new one? [y/N] "
-_GO_ON: Final = "go on from what is here? what was signed before counts no more [y/N] "
+_SET_ASIDE: Final = "keep it as it is, and start a new ledger? [y/N] "
+_ACCEPT: Final = "continue from these entries? checkpoints signed before no longer count [y/N] "
 
 
 def run_checkpoint(options: Options, console: Console) -> int:
@@ -177,7 +177,7 @@ def run_proof(options: Options, console: Console) -> int:
     site, entry = find_site(options, console), options.entry
     if (entry is None) == (options.since is None):
         raise UsageError(
-            "give either SEQ, CALL-ID or --from SIZE", hint="paddock ledger proof --help"
+            "give one of SEQ, CALL-ID or --from SIZE", hint="paddock ledger proof --help"
         )
     is_call = isinstance(entry, str)
     usual = LedgerName.HO1M if is_call else LedgerName.GOVERNANCE
@@ -211,10 +211,10 @@ def run_proof(options: Options, console: Console) -> int:
 def _entries_of(path: str, name: LedgerName, call_id: str, console: Console) -> list[int]:
     rows = query(path, Filter(call_id=call_id))
     if rows.bad:
-        console.advise(f"{len(rows.bad)} lines of the ledger hold no entry: paddock ledger verify")
+        console.advise(f"{len(rows.bad)} lines are not valid entries: paddock ledger verify")
     if not rows.entries:
         raise UsageError(
-            f"the ledger {name} has no entry of a call {quote(call_id)}",
+            f"the ledger {name} has no entry of the call {quote(call_id)}",
             where="SEQ|CALL-ID",
             hint=f"paddock ledger query --ledger {name} --json shows the ids of its calls",
         )
@@ -227,16 +227,16 @@ def run_accept_rollback(options: Options, console: Console) -> Reply:
     site = find_site(options, console)
     layout, environment = site.layout, site.environment
     names = (LedgerName(options.ledger),) if options.ledger else audit.ORDER
-    gone = audit.find_gone_back(layout, environment, names)
+    gone = audit.find_rolled_back(layout, environment, names)
     for each in gone:
         for problem in each.problems:
             (console.warn if options.json else console.say)(f"{each.name}: {problem.detail}")
     ledgers: list[Json] = [each.name for each in gone]
-    if gone and not options.yes and not console.agrees(_GO_ON):
+    if gone and not options.yes and not console.agrees(_ACCEPT):
         return Reply({"status": "error", "ledgers": ledgers}, "not accepted", EXIT_NO)
     for each in gone:
         audit.accept_rollback(layout, environment, each, "--yes" if options.yes else "person")
-    said = "accepted, and on record" if gone else "no ledger went back"
+    said = "accepted and recorded" if gone else "no ledger is rolled back"
     return Reply({"status": "ok", "ledgers": ledgers}, said)
 
 
@@ -244,11 +244,11 @@ def run_set_aside(options: Options, console: Console) -> Reply:
     site, name = find_site(options, console), LedgerName(options.ledger)
     for each in audit.find_damage(site.layout, site.environment, name):
         (console.warn if options.json else console.say)(f"{name}: {each}")
-    if not options.yes and not console.agrees(_BEGIN_ANEW):
+    if not options.yes and not console.agrees(_SET_ASIDE):
         return Reply({"status": "error", "ledger": name, "kept": None}, "not set aside", EXIT_NO)
     by = "--yes" if options.yes else "person"
     kept = str(audit.set_aside(site.layout, site.environment, name, by))
-    said = f"{name} is kept in {kept}; a new one goes on, and that is on record"
+    said = f"{name} is kept in {kept}; a new ledger continues it, and records that"
     return Reply({"status": "ok", "ledger": name, "kept": kept}, said)
 
 
@@ -260,7 +260,7 @@ def _newest(site: PlaneSite, name: LedgerName, path: str, needed: int) -> notes.
         with closing(open_plane_ledger(site.layout, site.environment, name)) as ledger:
             return ledger.seal()
     except (ConfigError, HostError):
-        # Without the key an older checkpoint still proves what it covers.
+        # Without the key, an older checkpoint still proves the entries it covers.
         if found is None:
             raise
         return found

@@ -1,4 +1,4 @@
-"""`paddock`: find the command, load it alone, run it, turn errors into exit codes.
+"""`paddock`: find and load one command, run it, turn errors into exit codes.
 
 The table of commands is plain data, so that `paddock --help` loads nothing else.
 """
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 
 class Listed(Struct, frozen=True):
-    """One command: its `module`, or `module:NAME`; with a folder it is another app's own."""
+    """A command: `module` or `module:NAME`; a dot in it names the folder of another app."""
 
     summary: str
     module: str
     parts: tuple[str, ...] = ()
-    """Its sub-commands, for the reference."""
+    """Its subcommands, for the reference."""
 
 
 COMMANDS: Final = {
-    "demo": Listed("take the tour on a governed copy of this project", "demo"),
-    "init": Listed("make a governed project, or a bare plane", "setup:INIT"),
+    "demo": Listed("take a guided tour on a copy of this project", "demo"),
+    "init": Listed("set up this project for agents, or create a bare plane", "setup:INIT"),
     "where": Listed("show where root, plane, policy and ledgers are", "setup:WHERE"),
-    "trust": Listed("look at a project's policy and trust it", "setup:TRUST"),
-    "call": Listed("run one governed tool call", "call:CALL"),
+    "trust": Listed("review a project's policy and trust it", "setup:TRUST"),
+    "call": Listed("run one tool call under the policy", "call:CALL"),
     "tools": Listed("list the tools that an agent has", "call:TOOLS"),
     "run": Listed("have an agent do a task, and print its answer", "run:RUN"),
     "admin": Listed("talk with an agent of a plane", "admin.command"),
@@ -51,13 +51,13 @@ COMMANDS: Final = {
         ("check", "explain", "test", "lint", "replay", "diff"),
     ),
     "approvals": Listed(
-        "answer what was asked while nobody was there",
+        "answer requests that wait for an approval",
         "approvals",
         ("list", "show", "grant", "refuse"),
     ),
-    "history": Listed("list what calls changed", "history:HISTORY"),
+    "history": Listed("list the calls that changed files", "history:HISTORY"),
     "diff": Listed("show what a call changed", "history:DIFF"),
-    "undo": Listed("bring back what a call replaced", "history:UNDO"),
+    "undo": Listed("undo the changes of a call", "history:UNDO"),
     "ledger": Listed(
         "query, follow, verify and export ledgers",
         "ledger",
@@ -67,18 +67,18 @@ COMMANDS: Final = {
         ),
     ),
     "collector": Listed(
-        "keep the ledgers of many hosts in one PostgreSQL",
+        "collect the ledgers of many hosts in one PostgreSQL database",
         "collector",
         ("init", "keys", "enroll", "push", "accept", "status", "verify"),
     ),
     "package": Listed(
-        "make, approve, install and remove packages of a plane",
+        "build, approve, install and remove packages of a bare plane",
         "package:PACKAGE",
         ("hash", "pack", "verify", "sign", "approve", "install", "uninstall", "list", "why"),
     ),
-    "gate": Listed("look whether a plane is what it should be", "package:GATE"),
+    "gate": Listed("check a bare plane against its packages and approvals", "package:GATE"),
     "bootstrap": Listed(
-        "make the archive that planes are made of, and planes of it",
+        "build the archive that creates bare planes, and use it",
         "bootstrap",
         ("build", "verify", "install"),
     ),
@@ -92,15 +92,15 @@ COMMANDS: Final = {
         "judge a client's own tools", "hook.command", ("install", "uninstall", "status")
     ),
     "plane": Listed("list and remove planes of projects", "planes:PLANE", ("list", "remove")),
-    "scratch": Listed("make and clean scratch folders", "hook.scratch_command", ("new", "clean")),
-    "network": Listed("show and allow what commands reach", "network", ("show", "allow")),
-    "sandbox": Listed("show what commands may read, write and reach", "host:SANDBOX", ("plan",)),
+    "scratch": Listed("create and clean scratch folders", "hook.scratch_command", ("new", "clean")),
+    "network": Listed("show and allow the hosts commands can reach", "network", ("show", "allow")),
+    "sandbox": Listed("show the limits of commands", "host:SANDBOX", ("plan", "caches")),
     "doctor": Listed("show what this host can enforce", "host:DOCTOR"),
     "completion": Listed("print a completion script for a shell", "setup:COMPLETION"),
 }
 
 _HELP: Final = """\
-paddock - a workspace with a fence for LLM agents
+paddock - a fenced workspace for LLM agents: sandbox, policy and ledger
 
 usage: paddock [--plane DIR] [--json] COMMAND [ARGUMENT ...]
 
@@ -108,11 +108,16 @@ commands:
 {commands}
 
 options:
-  --plane DIR   the project or bare plane to work on (default: found from the
-                current directory; PADDOCK_PLANE names it as well)
-  --json        print JSON; every command takes it, before its name or after
+  --plane DIR   the project or bare plane to work on (default: PADDOCK_PLANE,
+                else found from the current directory)
+  --json        print JSON; valid before or after the name of every command
   --version     print the version
-  --help        print this; `paddock COMMAND --help` tells more of one command
+  --help        print this; `paddock COMMAND --help` describes one command
+
+terms:
+  plane       where Paddock keeps the agents, ledgers and history of a project
+  bare plane  a plane without a project: a directory built from packages
+  ledger      the append-only record of all calls; changes to it are detected
 
 examples:
   paddock demo
@@ -121,10 +126,10 @@ examples:
   paddock ledger verify
 
 exit status:
-  0 done   1 the answer is no   2 usage   3 configuration or policy invalid
-  4 integrity broken   5 the host could not do it   70 a defect of Paddock
-  130 interrupted      141 nobody read the output to its end
-  129, 143   ended by SIGHUP or SIGTERM; a turn that ran is on record
+  0 done   1 the answer is no   2 wrong usage   3 configuration or policy invalid
+  4 integrity check failed   5 error of the host   70 a defect of Paddock
+  130 interrupted   141 the reader closed the output early
+  129, 143   ended by SIGHUP or SIGTERM; a turn that ran is recorded
 """
 
 
@@ -134,7 +139,7 @@ def help_text() -> str:
 
 
 def main(arguments: list[str], console: terminal.Console) -> int:
-    """Run one command and return its exit status. Never raises but for a broken console."""
+    """Run one command; return its exit status. Raises only if the output cannot be written."""
     try:
         return _run(arguments, console)
     except errors.PaddockError as error:
@@ -144,7 +149,7 @@ def main(arguments: list[str], console: terminal.Console) -> int:
         return terminal.EXIT_INTERRUPTED
     except BrokenPipeError:
         raise
-    except Exception as error:  # The door: a defect has an id, not a traceback.
+    except Exception as error:  # A defect is reported with an id, without a traceback.
         report_defect(error, console)
         return terminal.EXIT_DEFECT
 
@@ -170,9 +175,7 @@ def _run(arguments: list[str], console: terminal.Console) -> int:
         elif option.startswith("--plane="):
             plane = option.removeprefix("--plane=")
         elif option == "--plane":
-            raise errors.UsageError(
-                "--plane names no directory", hint="paddock --plane DIR COMMAND"
-            )
+            raise errors.UsageError("--plane needs a directory", hint="paddock --plane DIR COMMAND")
         else:
             from paddock.text.show import quote
 
@@ -229,14 +232,14 @@ def load_command(name: str) -> "Command":
 
 
 def _require_person(arguments: list[str], console: terminal.Console) -> None:
-    """Refuse a person's act where a client of the hook started us: its model would consent."""
+    """Refuse a person's act if a client with the hook started us: its model would consent."""
     from paddock.plane.clients import descends_from_client
     from paddock.plane.environment import read_environment
 
     try:
         environment = read_environment(console.variables)
     except errors.ConfigError:
-        return  # No plane can be found, nor anything changed: the command says why.
+        return  # No plane can be found or changed: the command reports why.
     if not descends_from_client(environment):
         return
     from paddock.policy.commands.operator_commands import CLIENT_RUN, is_persons_act, place_of
@@ -246,32 +249,32 @@ def _require_person(arguments: list[str], console: terminal.Console) -> None:
     if place in CLIENT_RUN or not is_persons_act(arguments):
         return
     raise errors.PermissionDeniedError(
-        f"{quote(' '.join(('paddock', *filter(None, place))))} is a person's act, and a client "
+        f"only a person may run {quote(' '.join(('paddock', *filter(None, place))))}: a client "
         "that has Paddock's hook started this process",
         hint="run it in a terminal of your own",
     )
 
 
 def _allow_open_files() -> None:
-    """Raise the soft limit, low for select(2) (setrlimit(2)): a change set opens each directory."""
+    """Raise the soft limit, which is low for select(2): a change set opens each directory."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):  # macOS: more than it counts
+    with contextlib.suppress(OSError, ValueError):  # macOS: above what it allows
         if soft != hard:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def console(end: Callable[[int], NoReturn] = sys.exit) -> None:
     here = terminal.Console.of_process()
-    # Threat: what was cut short must not pass for done where `paddock ledger verify | head -1`
-    # decides what comes next.
+    # Threat: output that was cut short must not count as success where a script decides by
+    # `paddock ledger verify | head -1`.
     status = terminal.EXIT_NOT_READ
     try:
         status = main(sys.argv[1:], here)
         here.flush()
     except BrokenPipeError:
-        terminal.forget(here.stdout)  # The reader went away, as `paddock … | head` does.
+        terminal.forget(here.stdout)  # The reader closed the pipe, as `paddock … | head` does.
     except errors.HostError as error:
         if status != terminal.EXIT_HOST:
             here.report(error)
@@ -281,7 +284,6 @@ def console(end: Callable[[int], NoReturn] = sys.exit) -> None:
 
 
 def report_defect(error: Exception, console: terminal.Console) -> None:
-    """Say that it is our fault, with an id, and keep the traceback for a report."""
     identity = os.urandom(6).hex()
     from paddock.plane.environment import read_environment
 

@@ -1,9 +1,9 @@
-"""`paddock network`: what commands may reach, by whom and why, and a rule for one host more."""
+"""`paddock network`: show which hosts commands may reach and why; allow one more."""
 
 import socket
 import tempfile
 import time
-import urllib.request  # noqa: TID251 - registries, and no model
+import urllib.request  # noqa: TID251 - package registries, not models
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from http.client import HTTPException
@@ -55,7 +55,7 @@ def refresh_packages(project: Project) -> trust.KeptPackages:
 def _fetch(url: str) -> tuple[str, bytes]:
     if urlsplit(url).scheme not in ("http", "https"):
         raise HostError(f"{quote(url)} is not a page")
-    opener = urllib.request.build_opener()  # noqa: TID251 - registries, and no model
+    opener = urllib.request.build_opener()  # noqa: TID251 - package registries, not models
     opener.addheaders = [("Accept", "text/html, application/json;q=0.9")]
     text, end = b"", time.monotonic() + _FETCH_S
     try:
@@ -63,7 +63,7 @@ def _fetch(url: str) -> tuple[str, bytes]:
             while part := page.read1(_PAGE_BYTES_MAX):
                 text += part
                 if len(text) > _PAGE_BYTES_MAX or time.monotonic() > end:
-                    raise HostError("its answer does not end")
+                    raise HostError(f"response exceeds {_PAGE_BYTES_MAX} bytes or {_FETCH_S} s")
             return page.geturl(), text
     except (OSError, ValueError, HTTPException) as error:
         raise HostError(str(error)) from error
@@ -131,7 +131,7 @@ def _reach_of(project: Project, name: str) -> _AgentReach:
 
 
 def _is_net(rule: Rule) -> bool:
-    # Only a deny means the network by `tool:*`.
+    # Of the `tool:*` rules, only a deny covers the network.
     means = rule.pattern.head.matches("net", "connect") and rule.outcome is Outcome.DENY
     return means or rule.pattern.head.category == "net"
 
@@ -143,7 +143,7 @@ def _package_rows(project: Project, kept: trust.KeptPackages | None) -> Iterator
         yield "  never asked: paddock network show --refresh"
         return
     is_here = kept.network == trust.network_here()
-    where = "this network" if is_here else "another one: private addresses are closed"
+    where = "this network" if is_here else "another network: private addresses are closed"
     yield f"  asked {kept.found_at}, in {where}"
     file = trust.packages_path(project.root, project.environment)
     found = JsonFile(str(file), kept.found).convert(FoundPackages)
@@ -153,11 +153,11 @@ def _package_rows(project: Project, kept: trust.KeptPackages | None) -> Iterator
             led = f" also at {', '.join(host.addresses)}" if host.addresses else ""
             yield f"    {host.name}:{host.port}{led}"
         if index.has_credentials:
-            yield "    its password is not given to commands: name it under [credentials]"
+            yield "    commands do not get its password: declare it under [credentials]"
         if index.problem:
-            yield f"    it does not say which hosts it uses: {show_name(index.problem)}"
+            yield f"    its hosts are unknown: {show_name(index.problem)}"
     for problem in found.problems:
-        yield f"  none of {show_name(problem)}"
+        yield f"  no index from {show_name(problem)}"
 
 
 def _allow(options: command.Options, console: Console) -> command.Reply:
@@ -178,33 +178,33 @@ def _connections(host: str) -> list[str]:
     except PatternError as error:
         raise UsageError(error.message, where="HOST", hint=error.hint) from None
     if net is None or (not net.name and (net.network is None or net.network.num_addresses > 1)):
-        hint = "for many hosts, write the rule in the policy by hand, and trust it"
-        raise UsageError(f"{quote(host)} is not one host", where="HOST", hint=hint)
+        hint = "for several hosts, write the rule in the policy, then: paddock trust"
+        raise UsageError(f"{quote(host)} is not a single host", where="HOST", hint=hint)
     ports = [port for each in net.ports_for(Outcome.ALLOW) for port in each]
     one = net.name if net.network is None else net.network[0]
     return [str(NetTarget(one, port).as_action()) for port in ports]
 
 
 COMMAND = command.Command(
-    "Show what commands may reach, by whom and why; allow one host more.\n"
-    "--refresh asks the package clients of yours (pip, uv, npm, go, cargo) which indexes they\n"
-    "use, and these once for their hosts; [network] packages = true allows them.",
+    "Show which hosts the commands of each agent may reach, and which rule allows it; allow\n"
+    "one more host. --refresh asks your package clients (pip, uv, npm, go, cargo) which\n"
+    "indexes they use, and asks those for their hosts; [network] packages = true allows them.",
     "  paddock network show\n"
     "  paddock network show --refresh\n"
     "  paddock network allow example.org\n"
     "  paddock network allow db.example.org:5432 --agent main",
     command.Part(
         "show",
-        "list what may be reached",
+        "list the rules and hosts of each agent",
         _show,
-        command.flag("--refresh", "ask the package clients anew"),
+        command.flag("--refresh", "ask the package clients again"),
     ),
     command.Part(
         "allow",
-        "write a rule that allows a host",
+        "add a rule that allows a host",
         _allow,
-        command.opt("--agent", "NAME"),
-        command.flag("--yes", "save that rule without asking"),
+        command.opt("--agent", "NAME", "the agent to allow it for (default: main)"),
+        command.flag("--yes", "save the rule without asking"),
         command.opt("host", "HOST[:PORT]", "without a port: 443 and 80"),
     ),
 )

@@ -1,4 +1,4 @@
-"""`paddock package` and `paddock gate`."""
+"""`paddock package` and `paddock gate`: change a bare plane by packages, and check it."""
 
 import re
 from collections.abc import Iterator
@@ -40,15 +40,11 @@ from paddock.values.calls import Json
 from paddock.values.decisions import PlaneKind
 
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-_REFUSALS: Final = (
-    shown.GateRefusedError,
-    shown.OwnershipRefusedError,
-    shown.ArchiveRefusedError,
-)
+_REFUSALS: Final = (shown.GateRefusedError, shown.OwnershipRefusedError, shown.ArchiveRefusedError)
 _SHOWN_MAX: Final = 20
-"""Rows that are said one by one; `--json` has all."""
+"""Rows to print; `--json` has all."""
 _FAILURES_MAX: Final = 50
-"""Failures of one gate that are said one by one; `--json` has all."""
+"""Failures to print of one gate; `--json` has all."""
 
 
 def _hash(options: Options, console: Console) -> Reply:
@@ -56,7 +52,7 @@ def _hash(options: Options, console: Console) -> Reply:
     stale = report.stale
     status = "written" if report.written else "stale" if stale else "fresh"
     value = {"status": status, "files": report.files, "stale": _failures_json(stale)}
-    done = "written" if report.written else "looked at"
+    done = "written" if report.written else "checked only"
     said = f"{len(stale)} of {report.files} hashes were stale; {done}"
     rows = (f"{show_name(failure.file)}: {failure.reason}" for failure in stale)
     return Reply(value, (*rows, said), EXIT_NO if options.check and stale else 0)
@@ -117,9 +113,9 @@ def _verify(options: Options, console: Console) -> Reply:
 def _sign(options: Options, console: Console) -> Reply:
     if options.installed == (options.archive is not None):
         raise UsageError(
-            "what is to be signed is not clear",
+            "give either an ARCHIVE or --installed",
             where="package sign",
-            hint="name an ARCHIVE, or --installed for all that is installed",
+            hint="--installed signs the set of installed packages",
         )
     return (_sign_installed if options.installed else _sign_archive)(options, console)
 
@@ -129,7 +125,7 @@ def _sign_installed(options: Options, console: Console) -> Reply:
     with assembled.open_depot(project) as depot:
         signed = sign_installed_set(depot, signing.make_operator_key(project.environment))
     said = f"signed the installed set {signed.set_digest} with key {signed.key_id}"
-    keys = (f"  key {key.key_id} counts on this plane" for key in signed.keys)
+    keys = (f"  key {key.key_id} is trusted on this plane" for key in signed.keys)
     return Reply({"status": "signed", **to_builtins(signed)}, (said, *keys))
 
 
@@ -150,7 +146,7 @@ def _approve(options: Options, console: Console) -> Reply:
         key = signing.make_operator_key(project.environment)
         made = approve(depot, manifest, key, tuple(options.scope), expires_s)
     if made.rollback:
-        console.warn(f"note: no install will take this package: {made.rollback}")
+        console.warn(f"note: this package cannot be installed: {made.rollback}")
     enrolled = {"enrolled": made.enrolled, "settles_install": made.settles_install}
     value = {"status": "approved", **made.approval.as_json(), **enrolled}
     return Reply(value, _approved_rows(made))
@@ -158,7 +154,7 @@ def _approve(options: Options, console: Console) -> Reply:
 
 def _install(options: Options, console: Console) -> Reply:
     path = console.directory / options.archive
-    # Before the plane is even opened: an archive that is not taken changes nothing at all.
+    # Before the plane is opened: a rejected archive must change nothing.
     try:
         archive = load_archive(path)
     except shown.ArchiveRefusedError as refusal:
@@ -174,14 +170,14 @@ def _install(options: Options, console: Console) -> Reply:
     with assembled.open_depot(project) as depot:
         notes = assembled.archive_notes(project, archive)
         report = install(depot, archive, wish)
-    # This very digest is installed already.
+    # The same digest is installed already.
     is_unchanged = report.status == "unchanged"
     if not is_unchanged:
         report = replace(report, notes=(*report.notes, *notes))
     if wish.plane_is_dev:
-        console.warn("note: this plane was made with --dev: nobody had to approve this")
+        console.warn("note: this plane was made with --dev: no approval was needed")
     elif wish.dev and not is_unchanged:
-        console.warn("note: without an approval (--dev): G2 and G5 fail until there is one")
+        console.warn("note: installed without an approval (--dev): G2 and G5 fail until it has one")
     return Reply(report.as_json(), _report_rows(report), EXIT_NO if is_unchanged else 0)
 
 
@@ -205,7 +201,7 @@ def _why(options: Options, console: Console) -> Reply:
 
 
 def _do(options: Options, console: Console) -> Reply | int:
-    """What the part does; a program is told of a refusal too, before everybody is."""
+    """Run the part; with `--json`, print a refusal as JSON before it is raised."""
     try:
         return options.do(options, console)
     except _REFUSALS as refusal:
@@ -216,8 +212,8 @@ def _do(options: Options, console: Console) -> Reply | int:
             else:
                 failures = refusal.failures
                 gate = refusal.gate if isinstance(refusal, shown.GateRefusedError) else None
-            told: dict[str, Json] = {"status": "refused", "code": refusal.code, "gate": gate}
-            console.write_json({**told, "failures": _failures_json(failures)})
+            value: dict[str, Json] = {"status": "refused", "code": refusal.code, "gate": gate}
+            console.write_json({**value, "failures": _failures_json(failures)})
         raise
 
 
@@ -229,7 +225,7 @@ def _known_keys(options: Options, console: Console) -> dict[str, signing.PublicK
     try:
         project = find_project(options, console)
     except ConfigError as error:
-        console.warn(f"note: the keys of this plane were not looked at: {error.message}")
+        console.warn(f"note: the keys of this plane were not checked: {error.message}")
         return found
     if project.layout.kind is PlaneKind.BARE and project.root.accepted:
         found |= signing.read_keys(project.layout)
@@ -240,9 +236,9 @@ def _seconds(text: str) -> float:
     matched = re.fullmatch(r"([1-9]\d{0,8})([smhd])", text, re.ASCII)
     if matched is None:
         raise UsageError(
-            f"{quote(text)} is no span of time",
+            f"invalid duration {quote(text)}",
             where="--expires",
-            hint="a number and s, m, h or d: 24h",
+            hint="a number with s, m, h or d, such as 24h",
         )
     return float(int(matched[1]) * _UNITS_S[matched[2]])
 
@@ -252,7 +248,7 @@ def _failures_json(failures: tuple[shown.Failure, ...]) -> list[Json]:
 
 
 def _report_rows(report: InstallReport) -> Iterator[str]:
-    word = {"unchanged": "is installed already, exactly so:", "planned": "would be installed:"}.get(
+    word = {"unchanged": "installed already, identical:", "planned": "would be installed:"}.get(
         report.status, f"{report.status}:"
     )
     before = f" (was {report.previous})" if report.previous else ""
@@ -279,9 +275,9 @@ def _approved_rows(made: Approved) -> Iterator[str]:
     if len(approval.scope) > _SHOWN_MAX:
         yield f"  and {len(approval.scope) - _SHOWN_MAX} more"
     if made.enrolled:
-        yield f"  the plane had no key: yours, {approval.key_id}, is its first"
+        yield f"  the plane had no key: your key {approval.key_id} is now its first"
     if made.settles_install:
-        yield "  the package was installed without one: it has one now"
+        yield "  the package was installed without an approval: it has one now"
 
 
 def _package_rows(rows: tuple[shown.PackageRow, ...]) -> Iterator[str]:
@@ -311,16 +307,18 @@ def _owner_rows(found: Ownership) -> Iterator[str]:
     yield f"{show_name(found.path)}: {owner.package_id} {owner.version}"
     yield f"  classification  {found.classification}"
     yield f"  package digest  {owner.digest}"
-    yield f"  approved by     {owner.wo_id or 'nobody'}"
-    yield f"  state           {found.problem or 'as it was brought'}"
+    yield f"  approved by     {owner.wo_id or 'no approval'}"
+    yield f"  state           {found.problem or 'as installed'}"
 
 
-_SOURCE, _ARCHIVE = opt("source", "SRC"), opt("archive", "ARCHIVE")
+_SOURCE = opt("source", "SRC", "directory of the package, with its manifest")
+_ARCHIVE = opt("archive", "ARCHIVE", "a packed package")
 
 PACKAGE = Command(
-    "Make, check, sign, approve, install and remove packages of a bare plane.\n"
-    "install: 0 done, 1 this very digest is installed, 2 a gate says no, 3 a file is\n"
-    "another package's. What a killed install left is settled by the next command.",
+    "Build, verify, sign, approve, install and remove packages of a bare plane.\n"
+    "Exit status of install: 0 done, 1 the same digest is installed already, 2 a gate\n"
+    "refused, 3 a file belongs to another package. If an install is killed, the next\n"
+    "command finishes it or rolls it back.",
     "  paddock package hash src/PKG-GREETING-001\n"
     "  paddock package pack src/PKG-GREETING-001 dist/\n"
     "  paddock package sign dist/PKG-GREETING-001.tar.gz\n"
@@ -333,29 +331,33 @@ PACKAGE = Command(
         "write each file's hash into the manifest",
         _hash,
         _SOURCE,
-        flag("--check", "compare, and write nothing"),
+        flag("--check", "compare only, and write nothing"),
     ),
     Part(
-        "pack", "make an archive", _pack, _SOURCE, opt("destination", "DEST", "a file or a folder")
+        "pack",
+        "pack SRC into an archive",
+        _pack,
+        _SOURCE,
+        opt("destination", "DEST", "file or folder"),
     ),
     Part(
         "sign",
-        "vouch for an archive (ARCHIVE.sig), or for all that is installed",
+        "sign an archive (writes ARCHIVE.sig), or the set of installed packages",
         _sign,
         opt("archive", "ARCHIVE", nargs="?"),
-        flag("--installed", "sign the plane's installed set, and the keys that stand in it"),
+        flag("--installed", "sign the plane's installed set and its list of trusted keys"),
     ),
-    Part("verify", "whether an archive is exactly what it declares", _verify, _ARCHIVE),
+    Part("verify", "check that an archive holds exactly what it declares", _verify, _ARCHIVE),
     Part(
         "approve",
-        "allow one package to change the plane",
+        "approve one package for installation",
         _approve,
         _ARCHIVE,
-        opt("--expires", "TIME", "such as 30m, 7d", default="24h"),
+        opt("--expires", "TIME", "valid for, such as 30m or 7d (default: 24h)", default="24h"),
         opt(
             "--scope",
             "PATTERN",
-            "paths of the plane that may change (default: exactly the package's)",
+            "paths of the plane that may change (default: the package's files)",
             nargs="+",
             action="extend",
             default=[],
@@ -363,17 +365,15 @@ PACKAGE = Command(
     ),
     Part(
         "install",
-        "install a package, or put it in another version's place",
+        "install a package, or replace another version of it",
         _install,
         _ARCHIVE,
-        flag("--dry-run", "only say what would happen"),
-        flag("--dev", "without an approval"),
+        flag("--dry-run", "only show what would change"),
+        flag("--dev", "install without an approval"),
     ),
     Part("uninstall", "remove a package", _uninstall, opt("package", "PKG-ID")),
-    Part(
-        "why", "whose file it is", _why, opt("file", "FILE", "relative to the plane, or absolute")
-    ),
-    Part("list", "what is installed", _list),
+    Part("why", "show which package owns a file", _why, opt("file", "FILE", "a file of the plane")),
+    Part("list", "list the installed packages", _list),
     do=_do,
 )
 
@@ -382,13 +382,13 @@ def _gate(options: Options, console: Console) -> int:
     names = PLANE_GATES if options.gate is None else (options.gate.upper(),)
     if not {*names} <= {*ALL_GATES}:
         raise UsageError(
-            f"there is no gate {quote(options.gate)}",
+            f"no gate named {quote(options.gate)}",
             where="--gate",
             hint=f"the gates are: {', '.join(ALL_GATES)}",
         )
     project = find_project(options, console)
-    # That is what G6 is there to say; nothing can be recorded. Opened, the plane would
-    # have another ledger in the place of one that is gone.
+    # G6 reports a missing ledger, and nothing can be recorded. Opening the plane would
+    # create a new ledger in place of the one that is gone.
     is_damaged = assembled.is_governance_gone(project)
     if not is_damaged:
         try:
@@ -434,19 +434,19 @@ def _say(results: tuple[GateResult, ...], console: Console) -> None:
 
 
 GATE = Command(
-    "Look whether a bare plane is what its packages, approvals and ledgers say.\n"
-    "Without --gate all eight look: G0B files and ownership, G1 and G1-COMPLETE specs\n"
-    "and frameworks, G2 approvals, G3 dependencies, G4 acceptance tests (they run, in the\n"
-    "sandbox), G5 signatures, G6 ledgers. What has nothing to look at is not applicable,\n"
-    "which is no pass. With --enforce the status is 1 when a gate fails. What the gates\n"
-    "said is recorded in the governance ledger.",
+    "Check that a bare plane matches its packages, approvals and ledgers. The gates: G0B\n"
+    "files and ownership, G1 and G1-COMPLETE specs and frameworks, G2 approvals, G3\n"
+    "dependencies, G4 acceptance tests (run in the sandbox), G5 signatures, G6 ledgers. A\n"
+    "gate with nothing to check is not applicable, which does not count as passed. The\n"
+    "results are recorded in the governance ledger. With --enforce the exit status is 1\n"
+    "if a gate fails.",
     "  paddock gate --all --enforce\n"
     "  paddock gate --gate G0B\n"
     "  paddock --plane DIR gate --all --json",
     (
-        opt("--gate", "NAME", "one gate, such as G0B"),
-        flag("--all", "all eight (the default)"),
+        opt("--gate", "NAME", "run only this gate, such as G0B"),
+        flag("--all", "run all eight gates (the default)"),
     ),
-    flag("--enforce", "end with status 1 when a gate fails"),
+    flag("--enforce", "exit with status 1 if a gate fails"),
     do=_gate,
 )

@@ -1,4 +1,4 @@
-"""`paddock plane`: the planes that this user has, and taking one away for good."""
+"""`paddock plane`: list this user's planes, and remove one permanently."""
 
 import os
 import shutil
@@ -22,13 +22,13 @@ from paddock.values.calls import Json
 from paddock.values.decisions import PlaneKind
 
 _REMOVED_PREFIX: Final = ".removed-"
-"""Of one whose removal was stopped half-way: the next one goes on with it."""
+"""A plane whose removal was interrupted; the next removal completes it."""
 
 
 class KeptPlane(Struct, frozen=True):
     path: Path
     root: str
-    """Empty where its record cannot be read."""
+    """Empty if its record cannot be read."""
     size_bytes: int
     changed: str
 
@@ -52,17 +52,17 @@ def _find_planes(environment: Environment) -> list[KeptPlane]:
             found = sorted(environment.planes.iterdir())
         except FileNotFoundError:
             return []
-        return [_look(path) for path in found if not path.name.startswith(".")]
+        return [_measure(path) for path in found if not path.name.startswith(".")]
 
 
-def _look(path: Path) -> KeptPlane:
+def _measure(path: Path) -> KeptPlane:
     size, changed_ns = 0, 0
     for directory, _, names in os.walk(path):
         for name in names:
             try:
                 status = (Path(directory) / name).lstat()
             except FileNotFoundError:
-                continue  # It is at work, and has just removed it.
+                continue  # A running process of the plane has just removed it.
             size += status.st_size
             changed_ns = max(changed_ns, status.st_mtime_ns)
     changed = datetime.fromtimestamp(changed_ns // 10**9, UTC).strftime("%Y-%m-%d")
@@ -86,7 +86,7 @@ def _list(options: command.Options, console: Console) -> command.Reply:
 
 def _rows(planes: list[KeptPlane]) -> Iterator[str]:
     for each in planes:
-        of = show_name(each.root) if each.root else f"{show_name(each.path.name)}, of no project"
+        of = show_name(each.root) if each.root else f"{show_name(each.path.name)} (unknown project)"
         note = "  (the project is gone)" if each.is_orphan else ""
         yield f"{each.changed}  {_size(each.size_bytes):>9}  {of}{note}"
     if not planes:
@@ -106,19 +106,19 @@ def _remove(options: command.Options, console: Console) -> command.Reply:
         raise UsageError(
             f"{quote(str(root))} has no plane",
             where="DIR",
-            hint="paddock plane list names the projects that have one",
+            hint="paddock plane list shows the projects that have one",
         )
-    plane = _look(path)
+    plane = _measure(path)
     console.warn(f"the plane of {quote(str(root))} is {path}")
-    console.warn("with it go its ledgers, its agents, and all that undo could bring back")
+    console.warn("its ledgers, its agents and its undo history are removed with it")
     if not options.yes and not console.agrees(f"remove {_size(plane.size_bytes)}? [y/N] "):
         return command.Reply({"status": "error", "removed": None}, "not removed", EXIT_NO)
-    _take_away(path)
+    _delete(path)
     return command.Reply({"status": "ok", "removed": plane.as_json()}, f"removed {path}")
 
 
-def _take_away(path: Path) -> None:
-    """Sequence: another name, synced → removed. Nobody meets half a plane, also after a crash."""
+def _delete(path: Path) -> None:
+    """Sequence: renamed, synced → removed. No process sees half a plane, even after a crash."""
     gone = path.with_name(f"{_REMOVED_PREFIX}{os.urandom(8).hex()}")
     with atomic.host_errors("removing", path):
         path.rename(gone)
@@ -129,15 +129,15 @@ def _take_away(path: Path) -> None:
 
 PLANE = command.Command(
     "List the planes that Paddock keeps for your projects, and remove one.\n"
-    "A plane is where a project's ledgers, agents and history are; the project itself is not\n"
-    "touched. A bare plane is a directory of yours, and not listed.",
+    "A plane holds a project's ledgers, agents and history; the project itself is not\n"
+    "touched. Bare planes are directories that you manage, and are not listed.",
     "  paddock plane list\n  paddock plane remove ~/old/project",
-    command.Part("list", "every project that has one, its size and last use", _list),
+    command.Part("list", "list the planes: last change, size and project", _list),
     command.Part(
         "remove",
-        "remove one for good; asks first",
+        "remove one permanently; asks first",
         _remove,
-        command.opt("directory", "DIR", "the project, which may be gone"),
+        command.opt("directory", "DIR", "the project; it need not exist any more"),
         command.flag("--yes", "do not ask"),
     ),
 )

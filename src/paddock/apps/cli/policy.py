@@ -1,6 +1,6 @@
-"""`paddock policy`: what decides, and what was decided.
+"""`paddock policy`: check, explain, test, lint, replay and compare policy.
 
-Nothing is run, nothing is recorded, and no file of a workspace is opened.
+No tool is run, nothing is recorded, and no workspace file is opened.
 """
 
 from collections.abc import Iterator
@@ -47,17 +47,17 @@ from paddock.values.decisions import (
 )
 
 _CHECK_EXITS: Final = {Outcome.ALLOW: 0, Outcome.CONFINE: 0, Outcome.DENY: 1, Outcome.ASK: 6}
-_TOLD_MAX: Final = 5
+_CALLS_MAX: Final = 5
 
 
 def _require_action(options: Options, question: str, otherwise: str) -> None:
     if not (options.action or "").strip():
         example = f"paddock policy {question} 'tool:file:create docs/a.md'"
-        raise UsageError("no action is given", where="ACTION", hint=f"{example}{otherwise}")
+        raise UsageError("no action given", where="ACTION", hint=f"{example}{otherwise}")
 
 
 def _check(options: Options, console: Console) -> Reply | int:
-    _require_action(options, "check", " decides that one; for the whole file: paddock policy lint")
+    _require_action(options, "check", " checks this one; for the whole file: paddock policy lint")
     try:
         project = find_project(options, console)
         _warn_of_distrust(project, console)
@@ -89,7 +89,7 @@ def _explain(options: Options, console: Console) -> Reply:
     _require_action(
         options, "explain", ", or a call's id: paddock ledger query --ledger ho1m --json"
     )
-    # What the ledger keeps cut says so behind it, with spaces.
+    # An action that the ledger stored shortened ends in a mark with spaces.
     text = options.action
     if not text.startswith("tool:") and (" " not in text or is_cut(text)):
         return _explain_call(options, console)
@@ -111,7 +111,7 @@ def _test(options: Options, console: Console) -> Reply:
         "failed": failed,
         "examples": [each.as_json() for each in results],
     }
-    rows = (*(result.render() for result in results), f"{passed} hold, {failed} do not")
+    rows = (*(result.render() for result in results), f"{passed} passed, {failed} failed")
     return Reply(value, rows, EXIT_NO if failed else 0)
 
 
@@ -119,7 +119,7 @@ def _lint(options: Options, console: Console) -> Reply:
     policy, root = _policy_and_root(options, console)
     tracked: tuple[str, ...] = ()
     if (root / ".git" / "index").exists():
-        # It loads the workspace, which a lint without a repository does not need.
+        # It loads the workspace modules, which a lint without a repository does not need.
         from paddock.sandbox.git.tracked import list_tracked
 
         tracked = list_tracked(root)
@@ -135,7 +135,7 @@ def _policy_and_root(options: Options, console: Console) -> tuple[Policy, Path]:
         project = find_project(options, console)
         _warn_of_distrust(project, console)
         return project.policy, project.root.path
-    # Neither the project's own file nor its agents have to load for it.
+    # A given file is judged even if the project's own policy or agents do not load.
     start = where(options, console)
     files = questions.find_policy_files(*start)
     candidate = questions.read_candidate(console.directory / options.file, options.file, files)
@@ -145,7 +145,7 @@ def _policy_and_root(options: Options, console: Console) -> tuple[Policy, Path]:
 def _held_here(
     project: projects.Project, policy: Policy, chain: AgentChain, action: Action
 ) -> Held:
-    # It tries each backend on this host: for what is to be confined alone.
+    # It tries each backend on this host, so call it only for a `confine` decision.
     from paddock.assembly.runtimes import held_here
 
     return held_here(project, policy, chain, action)
@@ -154,7 +154,7 @@ def _held_here(
 def _action_of(options: Options, console: Console) -> Action:
     action = parse_action(options.action)
     if action.is_path and " " not in options.action.strip():
-        console.warn(f"note: no target is given, so the workspace itself is judged: {action}")
+        console.warn(f"note: no target given, so the workspace itself is judged: {action}")
     return action
 
 
@@ -208,9 +208,9 @@ def _replay(options: Options, console: Console) -> Reply:
     name = options.policy or "the policy in force"
     damaged = any(group.why is recorded.Why.UNREADABLE for group in report.lost)
     if damaged:
-        console.advise("the ledger has lines that hold no entry: paddock ledger verify")
+        console.advise("the ledger has lines that are not valid entries: paddock ledger verify")
     value = {"policy": name, "ledger": str(path), **report.as_json()}
-    text = (f"replayed under {name}; nothing was run", report.render())
+    text = (f"replayed under {name}; no tool was run", report.render())
     return Reply(value, text, EXIT_INTEGRITY if damaged else 0)
 
 
@@ -228,7 +228,7 @@ def _diff(options: Options, console: Console) -> Reply:
     else:
         new, own = questions.own_candidate(files), files.project
         if own is not None and not own.trusted:
-            # To look before one trusts is what this is for.
+            # The comparison is made to review the file before it is trusted.
             console.advise(
                 f"note: {own.path.name} is not trusted ({own.reason}); "
                 "it is compared as if it were: paddock trust"
@@ -244,31 +244,31 @@ def _explain_call(options: Options, console: Console) -> Reply:
     call_id = options.action
     if options.agent is not None:
         raise UsageError(
-            f"--agent is for an action; {quote(call_id)} is a recorded call, which has its agent",
+            f"--agent is only for an action; {quote(call_id)} is a recorded call with its agent",
             where="--agent",
-            hint="leave it out",
+            hint="omit --agent",
         )
     path = _ledger_file(options, console)
     governance = None
     if not _is_file(options):
         paths = questions.find_ledger_paths(*where(options, console))
         governance = paths[LedgerName.GOVERNANCE]
-    told, bad = questions.told_calls(path, call_id, governance)
+    calls, bad = questions.recorded_calls(path, call_id, governance)
     if bad:
-        console.advise(f"{bad} lines of the ledger hold no entry: paddock ledger verify")
-    if not told:
+        console.advise(f"{bad} lines are not valid entries: paddock ledger verify")
+    if not calls:
         raise UsageError(
-            f"there is no call {quote(call_id)} in {path.name}",
-            hint="an action begins with tool:, as in tool:file:view src/a.py; "
-            "calls: paddock ledger query --ledger ho1m",
+            f"call {quote(call_id)} not found in {path.name}",
+            hint="an action begins with tool:, such as tool:file:view src/a.py; "
+            "to list calls: paddock ledger query --ledger ho1m",
         )
-    newest, *earlier = told
+    newest, *earlier = calls
     now = questions.decided_now(partial(find_project, options, console), newest)
     others: list[Json] = [call.as_json() for call in earlier]
     rows = [newest.render(), *filter(None, [now.render()])]
-    rows += [call.render() for call in earlier[: _TOLD_MAX - 1]]
-    if len(told) > _TOLD_MAX:
-        rows.append(f"{len(told) - _TOLD_MAX} earlier calls of this id are not shown: --json")
+    rows += [call.render() for call in earlier[: _CALLS_MAX - 1]]
+    if len(calls) > _CALLS_MAX:
+        rows.append(f"{len(calls) - _CALLS_MAX} earlier calls of this id are not shown: --json")
     value = {**newest.as_json(), "now": now.as_json(), "earlier": others}
     return Reply(value, rows, EXIT_INTEGRITY if bad else 0)
 
@@ -278,12 +278,12 @@ def _ledger_file(options: Options, console: Console) -> Path:
     if _is_file(options):
         path = console.directory / given
         if not path.exists():
-            raise UsageError(f"there is no ledger {quote(given)}", where="--ledger")
+            raise UsageError(f"ledger {quote(given)} not found", where="--ledger")
         return path
     paths = questions.find_ledger_paths(*where(options, console))
     if given not in paths:
         raise UsageError(
-            f"there is no ledger {quote(given)}",
+            f"no ledger named {quote(given)}",
             where="--ledger",
             hint=f"one of {', '.join(paths)}, or a file that ends in .jsonl",
         )
@@ -296,17 +296,17 @@ def _is_file(options: Options) -> bool:
 
 
 _LEDGER = opt("--ledger", "NAME|FILE", "a ledger of the plane, or a .jsonl file (default: ho1m)")
-_ACTION_HELP: Final = "tool:<category>:<op> <target>"
-_FOR_WHOM: Final = "for whom (default: main)"
+_ACTION_HELP: Final = "an action: tool:<category>:<op> <target>"
+_FOR_WHOM: Final = "the agent that acts (default: main)"
 _FILE = opt(
-    "file", "FILE", "a policy file, as if it were trusted (default: the policy in force)", nargs="?"
+    "file", "FILE", "a policy file, read as if trusted (default: the policy in force)", nargs="?"
 )
-_COMPARED: Final = "a policy file, or built-in: what holds without one (default: {})"
+_COMPARED: Final = "a policy file, or built-in: the policy without one (default: {})"
 
 COMMAND = Command(
-    "Check and explain single actions and recorded calls; test and lint the whole policy;\n"
-    "decide the recorded history again under another policy; compare two policies, or the\n"
-    "project's with what is built in.",
+    "Check one action; explain a decision; test and lint the policy; replay recorded calls\n"
+    "under another policy; compare two policies, or the project's with the built-in one.\n"
+    "No tool is run and nothing is recorded.",
     "  paddock policy check 'tool:file:create docs/a.md'\n"
     "  paddock policy check 'tool:shell:run git push origin main' --agent main\n"
     "  paddock policy explain 'tool:file:view .env'\n"
@@ -318,26 +318,23 @@ COMMAND = Command(
     "  paddock policy diff paddock.toml new.toml",
     Part(
         "check",
-        "decide one action: exit 0 allow or confine, 1 deny, 6 ask, 3 no policy, 2 usage",
+        "decide one action; exit status 0 allow or confine, 1 deny, 6 ask, 3 invalid policy, 2"
+        " wrong usage",
         _check,
         opt("action", "ACTION", _ACTION_HELP, nargs="?"),
         opt("--agent", "NAME", _FOR_WHOM),
     ),
     Part(
         "explain",
-        "why it is decided so, and what would change it; of a recorded call, why it was decided so",
+        "show why an action is decided as it is, and what would change that; or why a recorded"
+        " call was",
         _explain,
-        opt(
-            "action",
-            "ACTION|CALL-ID",
-            f"{_ACTION_HELP}, or the id of a recorded call",
-            nargs="?",
-        ),
-        opt("--agent", "NAME", f"{_FOR_WHOM}; a recorded call has its own"),
+        opt("action", "ACTION|CALL-ID", f"{_ACTION_HELP}, or the id of a recorded call", nargs="?"),
+        opt("--agent", "NAME", f"{_FOR_WHOM}; not for a recorded call"),
         _LEDGER,
     ),
-    Part("test", "run the rules' examples", _test, _FILE),
-    Part("lint", "find doubtful rules", _lint, _FILE),
+    Part("test", "check the examples in the policy's rules", _test, _FILE),
+    Part("lint", "find rules that are probably mistakes", _lint, _FILE),
     Part(
         "replay",
         "decide the recorded calls again, under the policy in force or another",
@@ -345,15 +342,15 @@ COMMAND = Command(
         opt(
             "--policy",
             "FILE",
-            "in place of the project's own, as if it were trusted (default: the one in force)",
+            "replaces the project's policy, read as if trusted (default: the policy in force)",
         ),
         _LEDGER,
         opt("--agent", "NAME", "only calls of this agent"),
         opt("--session", "ID", "only calls of this session"),
-        opt("--since", "T", "RFC 3339, such as 2026-01-31T00:00:00Z"),
-        opt("--until", "T", "likewise"),
-        description="Decide the recorded calls again. No tool is run, no file of a workspace is"
-        " opened: what is judged are the actions of the record.",
+        opt("--since", "T", "only from this time on; RFC 3339: 2026-01-31T00:00:00Z"),
+        opt("--until", "T", "only up to this time"),
+        description="Decide the recorded calls again. Only the recorded actions are judged: no"
+        " tool is run and no workspace file is opened.",
     ),
     Part(
         "diff",
@@ -361,10 +358,10 @@ COMMAND = Command(
         _diff,
         opt("old", "OLD", _COMPARED.format("built-in"), nargs="?"),
         opt("new", "NEW", _COMPARED.format("the project's own"), nargs="?"),
-        description="Find calls that two policies decide differently. Each one that is shown is"
-        " really decided differently; where none is found, the answer says what that proves."
-        " With OLD alone the project's own file is compared with it, and without either"
-        " with what is built in: what does this project's file change?",
+        description="Find calls that two policies decide differently. Each call shown is really"
+        " decided differently; if none is found, the result says what that proves. With OLD"
+        " alone, the project's file is compared with it. Without either, it is compared with"
+        " the built-in policy: what does this project's file change?",
     ),
-    metavar="QUESTION",
+    metavar="COMMAND",
 )

@@ -1,4 +1,4 @@
-"""`paddock run` and `paddock session`."""
+"""`paddock run` and `paddock session`: run a task, list, show, resume and export sessions."""
 
 import json
 import signal
@@ -26,7 +26,7 @@ class Stopping:
     def __init__(self) -> None:
         self.token = CancelToken()
         self.ended_by: int | None = None
-        """The signal, SIGTERM or SIGHUP, by whose status the command ends."""
+        """The signal (SIGTERM or SIGHUP) that sets the exit status."""
         self._is_first = True
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
@@ -40,13 +40,13 @@ class Stopping:
         self._cancel()
 
     def _cancel(self) -> None:
-        # In a thread: the one that was interrupted may hold the token's lock right now.
+        # In a thread: the interrupted thread may hold the token's lock right now.
         threading.Thread(target=self.token.cancel, name="paddock-cancel").start()
 
 
 @contextmanager
 def cancelled_by_signals() -> Generator[Stopping]:
-    """Cancel on SIGINT, SIGTERM and SIGHUP (unless ignored); in the main thread alone."""
+    """Cancel on SIGINT, SIGTERM and SIGHUP (unless ignored); only in the main thread."""
     stopping = Stopping()
     with ExitStack() as held:
         if threading.current_thread() is threading.main_thread():
@@ -80,7 +80,7 @@ def _answer(message: str, resume: str | None, options: command.Options, console:
         resume=resume,
         provider=prepared.provider if prepared else provider,
     )
-    # Around the session too: its end is on record whenever the signal comes.
+    # Around the session too, so that its end is recorded whenever the signal comes.
     with cancelled_by_signals() as stopping, sessions.open_session(project, wish) as session:
         for notice in session.notices[len(project.notices) :]:
             console.warn(f"note: {notice}")
@@ -94,7 +94,7 @@ def _answer(message: str, resume: str | None, options: command.Options, console:
     if stopping.ended_by is not None:
         return EXIT_SIGNAL + stopping.ended_by
     if prepared:
-        # What a turn that failed left over says nothing; what it did not meet may be why.
+        # Unused answers mean nothing after a failed turn; an unmet request may be its cause.
         prepared.answers.require_met()
         if result.outcome is TurnOutcome.SUCCESS:
             prepared.answers.require_finished()
@@ -121,26 +121,26 @@ class _Progress:
 _MODEL = command.opt(
     "--model",
     "PROVIDER[:NAME]",
-    "which model answers; scripted:FILE says what FILE says: docs/guides/embed.md",
+    "the model; scripted:FILE replays the answers in FILE, see docs/guides/embed.md",
 )
 
 RUN = command.Command(
     "Have an agent do a task, and print its answer.\n"
-    "Nobody is asked: what policy would ask about is refused. Without --model the plane's\n"
-    "configuration chooses, else [providers.default] of your own, else the built-in model.\n"
-    "A cassette that --record made holds all that was said, and no key; --play answers from\n"
-    "it where the same task meets the same files again.",
+    "No question is asked: a call that needs an approval is refused. Without --model the\n"
+    "plane's configuration decides, else your [providers.default], else the built-in model.\n"
+    "--record saves all exchanges with the model, without keys; --play answers from that\n"
+    "file if the same task meets the same files again.",
     '  paddock run "what files are in src?"\n'
     '  paddock run --model anthropic:MODEL "write a summary of README.md"\n'
     '  paddock run --model scripted:steps.json --json "go"\n'
     '  paddock run --model anthropic:MODEL --record tape.jsonl "go"\n'
     '  paddock run --model anthropic:MODEL --play tape.jsonl "go"',
-    command.opt("task", "TASK"),
-    command.opt("--agent", "NAME", "who works (default: main, or admin)"),
+    command.opt("task", "TASK", "the message to the agent"),
+    command.opt("--agent", "NAME", "the agent (default: main; admin in a bare plane)"),
     _MODEL,
     (
-        command.opt("--record", "FILE", "keep every exchange in a new FILE"),
-        command.opt("--play", "FILE", "answer from FILE; nothing is sent"),
+        command.opt("--record", "FILE", "save every exchange in a new FILE"),
+        command.opt("--play", "FILE", "answer from FILE, without a model"),
     ),
     do=_run,
 )
@@ -157,7 +157,7 @@ def _list(options: command.Options, console: Console) -> command.Reply:
         require_past_agent(project, options.agent)
     found = list_sessions(sessions.sessions_of(project), options.agent)
     if not found and not options.json:
-        console.warn("there are no sessions yet")
+        console.warn("no sessions yet")
     return command.Reply([session.as_json() for session in found], map(_row, found))
 
 
@@ -172,8 +172,8 @@ def _show(options: command.Options, console: Console) -> command.Reply:
 
 def _turn_rows(turn: RecordedTurn) -> Iterator[str]:
     yield f"\n[{turn.number}] {turn.timestamp}  {turn.outcome}"
-    response = turn.response or f"({turn.reason or 'no answer is on record'})"
-    # Threat: a response that writes the head of a turn which never was.
+    response = turn.response or f"({turn.reason or 'no answer is recorded'})"
+    # Threat: a response that imitates the heading of another turn.
     yield from (f"> {each}" for each in turn.user_message.split("\n"))
     yield from (f"  {each}" for each in response.split("\n"))
 
@@ -201,26 +201,25 @@ def _row(session: RecordedSession) -> str:
     ).rstrip()
 
 
-_ID = command.opt("session", "ID")
+_ID = command.opt("session", "ID", "id of a session")
+_TASK = command.opt("task", "TASK", "the message to the agent")
 
 SESSION = command.Command(
-    "List sessions, show their turns, go on with one, or export all that is recorded of it.",
+    "List sessions, show their turns, continue one, or export everything recorded of it.",
     "  paddock session list\n"
     "  paddock session show SES-0123456789abcdef\n"
     '  paddock session resume SES-0123456789abcdef "and now the tests"\n'
     "  paddock session export SES-0123456789abcdef --out session.json",
     command.Part(
-        "list", "all sessions", _list, command.opt("--agent", "NAME", "only those of this agent")
+        "list", "list all sessions", _list, command.opt("--agent", "NAME", "only of this agent")
     ),
-    command.Part("show", "the turns of one", _show, _ID),
-    command.Part(
-        "resume", "one more turn in one", _resume, _ID, command.opt("task", "TASK"), _MODEL
-    ),
+    command.Part("show", "show the turns of a session", _show, _ID),
+    command.Part("resume", "continue a session with a message", _resume, _ID, _TASK, _MODEL),
     command.Part(
         "export",
-        "all of one as JSON",
+        "export a session as JSON",
         _export,
         _ID,
-        command.opt("--out", "FILE", "a new file (default: print it)"),
+        command.opt("--out", "FILE", "write to a new file (default: print)"),
     ),
 )

@@ -1,7 +1,4 @@
-"""`paddock init`, `where`, `trust` and `agent`: a governed project, and who works in it.
-
-`paddock completion` sets up a shell.
-"""
+"""`paddock init`, `where`, `trust`, `agent` and `completion`."""
 
 import argparse
 import json
@@ -27,7 +24,7 @@ from paddock.values.calls import Json
 if TYPE_CHECKING:
     from paddock.assembly.agents import AgentStep
 
-_DIRECTORY = command.opt("directory", "DIR", "default: here", nargs="?")
+_DIRECTORY = command.opt("directory", "DIR", "default: the current directory", nargs="?")
 
 
 def _init(options: command.Options, console: Console) -> command.Reply:
@@ -38,18 +35,18 @@ def _init(options: command.Options, console: Console) -> command.Reply:
     command.require_named("DIR", options.directory)
     directory = Path(console.directory / (options.directory or options.plane or "."))
     if options.bare and options.network:
-        hint = "write [network] packages = true in its policy, and look: paddock network show"
-        raise UsageError("--network is of a project", where="--bare", hint=hint)
+        hint = "set packages = true under [network] in its policy, then: paddock network show"
+        raise UsageError("--network is only for a project", where="--bare", hint=hint)
     if options.bare:
         return _make_bare(directory, options, console)
     if options.dev:
-        console.warn("note: --dev changes nothing here; only a bare plane has a tool_profile")
+        console.warn("note: --dev has no effect here; only a bare plane has a tool_profile")
     policy = PACKAGES_TEMPLATE if options.network else POLICY_TEMPLATE
     result = init_project(directory, command.environment_of(console), policy)
     own = read_project(result.root, command.environment_of(console)).policy
     paths = find_tracked_secrets(own, list_tracked(result.root.path))
     if paths:
-        console.advise(f"note: {describe_tracked(paths)}; paddock policy lint says what to do")
+        console.advise(f"note: {describe_tracked(paths)}; for what to do: paddock policy lint")
     root, trust = result.root.path, result.trust
     value: dict[str, Json] = {
         "status": "ok",
@@ -63,12 +60,12 @@ def _init(options: command.Options, console: Console) -> command.Reply:
     text: list[str] = []
     if result.already:
         text.append(f"{show_name(str(root))} is a governed project already; nothing changed")
-    text += [f"made {show_name(str(path))}" for path in result.made]
+    text += [f"created {show_name(str(path))}" for path in result.made]
     if trust is not None:
-        grants = "only what is said of packages" if options.network else "nothing"
+        grants = "only the [network] packages setting" if options.network else "nothing"
         text.append(
-            f"trusted {trust.path.name} as it stands: it grants {grants} beyond the "
-            "defaults; after an edit by hand: paddock trust"
+            f"trusted {trust.path.name} as written: it grants {grants} beyond the "
+            "defaults; after you edit it: paddock trust"
         )
     if options.network:
         hosts = _open_network(result.root, console)
@@ -78,7 +75,6 @@ def _init(options: command.Options, console: Console) -> command.Reply:
 
 
 def _open_network(root: ProjectRoot, console: Console) -> list[str]:
-    """Ask the package clients; what they reach, if policy allows it."""
     from paddock.apps.cli.network import refresh_packages
     from paddock.assembly.project_open import open_root
 
@@ -86,16 +82,16 @@ def _open_network(root: ProjectRoot, console: Console) -> list[str]:
     kept = refresh_packages(read_project(root, environment))
     if not open_root(root, environment).policy.settings.network.packages:
         console.advise(
-            "note: the policy was there already, and does not allow packages: write "
-            "packages = true under [network] there, then paddock trust"
+            "note: the existing policy does not allow packages: set packages = true under "
+            "[network] in it, then paddock trust"
         )
         return []
     return [each.action.split()[1] for each in kept.rules]
 
 
-def told_key(console: Console) -> str:
+def operator_key_note(console: Console) -> str:
     key = operator_key_path(command.environment_of(console))
-    return f"the operator's key, with which changes are approved: {key}"
+    return f"the operator's key, which signs approvals of changes: {key}"
 
 
 def _make_bare(directory: Path, options: command.Options, console: Console) -> command.Reply:
@@ -116,38 +112,38 @@ def _make_bare(directory: Path, options: command.Options, console: Console) -> c
     }
     text: list[str] = []
     if made.made:
-        text += [f"made {path}" for path in made.made if path.parent == made.layout.config]
+        text += [f"created {path}" for path in made.made if path.parent == made.layout.config]
         typed = shlex.quote(show_name(str(root)))
         text.append(
             f"{len(made.made)} files in all: "
             f"paddock --plane {typed} package list names their packages"
         )
-        text += [] if options.dev else [told_key(console)]
+        text += [] if options.dev else [operator_key_note(console)]
     else:
         text.append(f"{root} is a bare plane already; nothing changed")
         if gate.tool_profile != profile:
             text.append(f"its tool_profile stays {gate.tool_profile}")
     text.append(f"dual gate {gate}")
     if not options.json and options.dev and made.made:
-        console.warn("note: made with --dev: nobody approves or signs what changes this plane")
+        console.warn("note: made with --dev: changes to this plane need no approval or signature")
     if not options.json and not made.registered:
         console.warn(
-            f"note: this plane was not made here; name it with --plane {root},"
-            f" or look at it and accept it: paddock trust {root}"
+            f"note: you did not create this plane; name it with --plane {root},"
+            f" or review and accept it: paddock trust {root}"
         )
     return command.Reply(value, text)
 
 
 INIT = command.Command(
-    "Write a commented paddock.toml with the defaults, and make the project's plane\n"
-    "(outside the project) with one agent, main. The file is trusted as it is written. With\n"
-    "--bare, make DIR a plane of its own, whose agent, admin, works on the plane itself.\n"
-    "Again: changes nothing.",
+    "Set up a project: write a commented paddock.toml with the default policy, trust it, and\n"
+    "create the project's plane (outside the project) with one agent, main. With --bare,\n"
+    "make DIR a bare plane, a plane without a project, whose agent, admin, works on the\n"
+    "plane itself. A second run changes nothing.",
     "  paddock init\n  paddock init path/to/project\n  paddock init --bare path/to/plane --dev",
     _DIRECTORY,
-    command.flag("--bare", "make a bare plane"),
-    command.flag("--dev", "a bare plane's tool_profile is development, one half of the dual gate"),
-    command.opt("--network", about="allow what your package clients reach", choices=["packages"]),
+    command.flag("--bare", "create a bare plane"),
+    command.flag("--dev", "with --bare: tool_profile = development, and changes without approval"),
+    command.opt("--network", about="allow the hosts of your package clients", choices=["packages"]),
     do=_init,
 )
 
@@ -180,8 +176,8 @@ def _where_rows(report: WhereReport) -> Iterator[str]:
 
 WHERE = command.Command(
     "Show where the root, its plane, its policy files and its ledgers are.\n"
-    "The root is the nearest directory at or above this one with a policy file; where there\n"
-    "is none the nearest with .git, else this directory. In a bare plane it is the plane.",
+    "The root is the nearest directory, here or above, with a policy file; else the nearest\n"
+    "with .git; else the current directory. In a bare plane it is the plane.",
     "  paddock where\n  paddock where --json | jq -r .plane",
     do=_where,
 )
@@ -195,7 +191,7 @@ def _trust(options: command.Options, console: Console) -> command.Reply:
     override = None if named is None else console.directory / named
     environment = command.environment_of(console)
     review = review_trust(console.directory, environment, override)
-    # Whoever is asked sees what it grants, whatever the form of the answer.
+    # The user sees what the policy grants before the question, with --json too.
     (console.warn if options.json else console.say)(review.summary)
     if review.is_trusted and not review.agents.steps:
         return command.Reply({"status": "ok", "trusted": True}, "trusted already")
@@ -208,22 +204,23 @@ def _trust(options: command.Options, console: Console) -> command.Reply:
 
 
 def _is_refused(step: "AgentStep", options: command.Options, console: Console) -> bool:
-    """Threat: a clone gives its agent a home directory, in a list that nobody reads to its end."""
+    """Threat: a clone grants its agent a home directory, deep in a list that is not read."""
     if not step.is_outside:
         return False
     if options.yes:
         console.advise(
-            f"note: {step.new.name} is left as it is: --yes is no answer about a workspace"
-            " outside of the project; paddock trust asks"
+            f"note: {step.new.name} is left unchanged: --yes does not approve a workspace"
+            " outside the project; to be asked: paddock trust"
         )
         return True
     where = show_name(str(step.workspace))
-    return not console.agrees(f"let {step.new.name} work in {where}, outside of it? [y/N] ")
+    return not console.agrees(f"let {step.new.name} work in {where}, outside the project? [y/N] ")
 
 
 TRUST = command.Command(
-    "Show what a project's policy grants beyond the defaults and, after a yes, trust it.\n"
-    "Trust is in this path and these bytes: a changed file has to be trusted again.",
+    "Show what a project's policy grants beyond the defaults, ask, and trust it.\n"
+    "Until a policy is trusted it can only restrict. Trust covers this path and this\n"
+    "content: a changed file must be trusted again.",
     "  paddock trust\n  paddock trust path/to/clone --yes",
     _DIRECTORY,
     command.flag("--yes", "do not ask"),
@@ -243,7 +240,7 @@ def _create(options: command.Options, console: Console) -> command.Reply:
         toolsets = tuple(part.strip() for part in options.toolsets.split(","))
     new = AgentSpec(options.name, options.profile, workspace, options.parent, toolsets)
     record = create_agent(project, new)
-    said = f"made agent {record.agent.name}; it works in {record.workspace}"
+    said = f"created agent {record.agent.name}; it works in {record.workspace}"
     return command.Reply({"status": "ok", "agent": _json(record)}, said)
 
 
@@ -291,35 +288,38 @@ def _text(value: Json) -> str:
     return "-" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
-_NAME = command.opt("name", "NAME")
+_NAME = command.opt("name", "NAME", "name of the agent")
 
 AGENT = command.Command(
-    "Create, list, show and remove agents. Only people change agents.",
+    "Create, list, show and remove agents. An agent is a name with a policy profile and a\n"
+    "workspace; only people can change agents.",
     "  paddock agent create writer --profile standard\n"
     "  paddock agent create reader --parent main --profile locked --workspace .\n"
     "  paddock agent list",
     command.Part(
         "create",
-        "make an agent",
+        "create an agent",
         _create,
         _NAME,
-        command.opt("--profile", "NAME", default="standard"),
+        command.opt(
+            "--profile", "NAME", "its policy profile (default: standard)", default="standard"
+        ),
         command.opt(
             "--workspace",
             "DIR",
-            "where it works (default: an empty one of its own); with --parent "
-            "that one, or the parent's, as with . in a project",
+            "the directory it works in (default: a new empty one; with --parent the only other"
+            " choice is the parent's, such as . in a project)",
         ),
-        command.opt("--parent", "NAME", "whose permissions it never exceeds"),
-        command.opt("--toolsets", "A,B", "default: all that its parent has"),
+        command.opt("--parent", "NAME", "an agent whose permissions it never exceeds"),
+        command.opt("--toolsets", "A,B", "the toolsets it may use (default: all of its parent's)"),
     ),
     command.Part("show", "show an agent", _show, _NAME),
     command.Part("remove", "remove an agent", _remove, _NAME),
     command.Part("list", "list all agents", _list),
 )
 
-# What may stand at the cursor is asked when a key is pressed: a shell that starts need not
-# load every command for it, and a newer Paddock answers for itself.
+# Completions are computed when the key is pressed: a shell need not load every command at
+# its start, and a newer Paddock completes its own commands.
 _SCRIPTS: Final = {
     "bash": """\
 _paddock() {
@@ -352,7 +352,7 @@ def _complete(options: command.Options, console: Console) -> command.Reply:
         if word == "=":
             word = ""
         elif before[-1:] == ["="]:
-            before.pop()  # bash makes three words of --ledger=ho1m.
+            before.pop()  # bash splits --ledger=ho1m into three words.
         found = [each for each in _next_words(before, word) if each.startswith(word)]
         return command.Reply(list[Json](found), found)
     script = _SCRIPTS[options.shell]
@@ -360,7 +360,6 @@ def _complete(options: command.Options, console: Console) -> command.Reply:
 
 
 def _next_words(before: list[str], word: str) -> Iterable[str]:
-    """What may stand behind these words; nothing where any file may."""
     from paddock.apps.cli.main import COMMANDS, load_command
     from paddock.tools.toolsets import TOOLS
 

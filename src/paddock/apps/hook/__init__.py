@@ -1,12 +1,12 @@
-"""The fence for people who keep their client's own tools: `paddock hook`.
+"""`paddock hook`: judge the tool calls of a client that keeps its built-in tools.
 
-A client (Claude Code, Codex) starts it at each tool call, JSON in on stdin, JSON out.
+A client (Claude Code, Codex) starts the hook at each tool call: JSON in on stdin, JSON out.
 
-    launch, lean/   the file that an installed command names; what runs every time, from an image
-    full, context   the same where there is no image
-    unconfined   what a line that no sandbox holds would touch, read off its words
-    images       the compiled policy in a file, with all that it depends on
-    confinement, tickets   whether commands are confined here; what a person is being asked
-    exec, wrapped   a client's command, run in Paddock's sandbox
-    command, settings/, scratch_command   the command lines; a client's own settings
+    launch, lean/   the installed entry point; the fast path, which decides from a policy image
+    full, context   the full path, used when there is no valid image
+    unconfined      the paths that a command line outside the sandbox would touch
+    images          write the policy image: the compiled policy and all that it depends on
+    confinement, tickets   detect a usable sandbox; single-use approvals from the client's prompt
+    exec, wrapped   run a client's command in Paddock's sandbox
+    command, settings/, scratch_command   the command lines; the client's settings files
 """

@@ -20,8 +20,8 @@ from paddock.apps.command import (
     opt,
 )
 from paddock.apps.console import EXIT_NO, Console
-from paddock.apps.hook.confinement import keep_trial, try_in_codex
-from paddock.apps.hook.context import command_program, why_read
+from paddock.apps.hook.confinement import save_trial, try_in_codex
+from paddock.apps.hook.context import command_program, why_unconfined
 from paddock.apps.hook.settings import codex, install
 from paddock.apps.hook.settings.install import (
     CLIENTS,
@@ -31,7 +31,7 @@ from paddock.apps.hook.settings.install import (
     InstallState,
     Places,
     Scope,
-    standing_in,
+    check_install,
 )
 from paddock.assembly.project import Project
 from paddock.assembly.project_open import policy_notices
@@ -48,21 +48,21 @@ from paddock.values.entries import HOOK_DECISION
 
 DENIALS_SHOWN: Final = 10
 _REFUSED: Final = 2
-"""Of all statuses the one that a client takes for a no."""
+"""The only exit status that a client treats as a refusal."""
 ONE_MACHINE: Final = (
-    "note: it names the Python and the Paddock of this machine; where the file is committed, "
-    "another machine needs its own (for one person: --scope {})"
+    "note: the file names the Python and the Paddock of this machine; if it is committed, each "
+    "other machine must install its own (for one user: --scope {})"
 )
 ONE_PERSON: Final = (
     "note: keep .claude/settings.local.json out of version control: it names this machine's Python"
 )
 NO_HOOK: Final = (
-    "no hook stands in its settings: unless a plugin brings one, its own tools are not judged"
+    "no hook in its settings: its built-in tools are not judged, unless a plugin installs a hook"
 )
 
 
 def _answer(options: Options, console: Console) -> int:
-    """Answer as the installed program does, which holds to its time and fails closed."""
+    """Answer as the installed program does, which keeps its time limit and fails closed."""
     variables = dict(console.variables)
     if options.plane is not None:
         variables["PADDOCK_PLANE"] = str(console.directory / options.plane)
@@ -78,19 +78,19 @@ def _answer(options: Options, console: Console) -> int:
         )
         console.print(done.stdout.decode())
         console.stdout.flush()
-    except BaseException as error:  # noqa: BLE001 - the door: nothing may let a call run undecided
+    except BaseException as error:  # noqa: BLE001 - no error may let a call run undecided
         said = f"paddock hook cannot answer ({error!r}): the call is refused\n"
         with suppress(OSError):
             os.write(console.stderr.fileno(), said.encode("ascii", "replace"))
-        # The interpreter's own end would flush once more, and fail with another status.
+        # A normal exit would flush again, and fail with another status.
         os._exit(_REFUSED)
     return 0
 
 
 def _install(options: Options, console: Console) -> Reply:
-    asked = _Asked(options, console)
-    client, scope, project = asked.client, asked.scope, asked.project
-    edit = install.plan_install(asked.path, client, scope)
+    target = _Target(options, console)
+    client, scope, project = target.client, target.scope, target.project
+    edit = install.plan_install(target.path, client, scope)
     if not _apply(edit, options, console):
         return _ended(edit, "nothing was changed", done=False)
     hook = project.policy.settings.hook
@@ -101,38 +101,38 @@ def _install(options: Options, console: Console) -> Reply:
         console.warn(ONE_MACHINE.format(" or ".join(persons)))
     elif scope == "local":
         console.warn(ONE_PERSON)
-    standing = standing_in(asked.places, client, scope)
-    if standing.state != "installed":
-        console.warn(f"note: it will not be asked: {standing.why}")
+    found = check_install(target.places, client, scope)
+    if found.state != "installed":
+        console.warn(f"note: the client will not run the hook: {found.why}")
     if client == "codex":
         for sentence in codex.CANNOT:
             console.warn(f"note: {sentence}")
         why = try_in_codex(project.root.path, command_program(), console.variables)
-        keep_trial(project.environment, why)
+        save_trial(project.environment, why)
     _say_how_commands_run(project, client, console)
-    said = f"{'installed' if edit.changes else 'stands already'} in {asked.path}"
+    said = f"{'installed' if edit.changes else 'already installed'} in {target.path}"
     return _ended(edit, said, done=True)
 
 
 def _uninstall(options: Options, console: Console) -> Reply:
-    asked = _Asked(options, console)
-    client, scope, places = asked.client, asked.scope, asked.places
-    edit = install.plan_uninstall(asked.path, client, scope)
+    target = _Target(options, console)
+    client, scope, places = target.client, target.scope, target.places
+    edit = install.plan_uninstall(target.path, client, scope)
     if not _apply(edit, options, console):
         return _ended(edit, "nothing was changed", done=False, elsewhere=[])
-    found = [standing_in(places, client, each) for each in SCOPES_OF[client] if each != scope]
+    found = [check_install(places, client, each) for each in SCOPES_OF[client] if each != scope]
     elsewhere = [each for each in found if each.state != "absent"]
     if scope != "user" and all(each.scope == "user" for each in elsewhere):
         scratch.remove_empty_folder(places.root)
     for each in elsewhere:
         console.advise(f"note: {_still_there(each)}")
-    # Whoever names no scope wants it gone, and it is not.
+    # Without --scope the user wants the hook gone; a hook left in another scope is a failure.
     done = edit.changes or options.scope is not None or not elsewhere
-    said = f"{'taken out of' if edit.changes else 'is not in'} {asked.path}"
+    said = f"{'removed from' if edit.changes else 'not installed in'} {target.path}"
     return _ended(edit, said, done=done, elsewhere=[each.as_json() for each in elsewhere])
 
 
-class _Asked:
+class _Target:
     """Raises: UsageError: the client has no settings of that scope."""
 
     def __init__(self, options: Options, console: Console) -> None:
@@ -158,27 +158,27 @@ def _apply(edit: ClientFileEdit, options: Options, console: Console) -> bool:
 
 
 def _say_how_commands_run(project: Project, client: Client, console: Console) -> None:
-    why = why_read(project, client, console.variables)
+    why = why_unconfined(project, client, console.variables)
     console.warn(f"note: commands of {client} {_ways_of(why)}")
     outside = project.policy.settings.hook.outside
     names = () if why else find_rarely_confined(console.variables.get("PATH", ""), outside)
     if names:
         console.warn(
-            f"note: {', '.join(names)} rarely work so; to leave them to the client's own prompt: "
+            f"note: {', '.join(names)} rarely work in it; to leave them to the client's prompt: "
             f"{offered_outside(names)} in [hook] of paddock.toml"
         )
 
 
-def _ways_of(why_read: str) -> str:
-    return f"are read, not confined ({why_read})" if why_read else "run in the sandbox (confine)"
+def _ways_of(why: str) -> str:
+    return f"are judged as text, not confined ({why})" if why else "run in the sandbox (confine)"
 
 
-def _still_there(standing: InstallState) -> str:
-    if not standing.is_there:
-        return f"nobody can tell whether it stands in {standing.path}: {standing.why}"
-    named = "" if standing.client == "claude" else f" --client {standing.client}"
-    line = f"paddock hook uninstall{named} --scope {standing.scope}"
-    return f"it stands in {standing.path} (scope {standing.scope}): {line}"
+def _still_there(found: InstallState) -> str:
+    if not found.is_there:
+        return f"cannot determine whether the hook is in {found.path}: {found.why}"
+    named = "" if found.client == "claude" else f" --client {found.client}"
+    line = f"paddock hook uninstall{named} --scope {found.scope}"
+    return f"the hook is still in {found.path} (scope {found.scope}): {line}"
 
 
 def _ended(edit: ClientFileEdit, said: str, *, done: bool, **more: Json) -> Reply:
@@ -190,10 +190,10 @@ def _ended(edit: ClientFileEdit, said: str, *, done: bool, **more: Json) -> Repl
 def _status(options: Options, console: Console) -> Reply:
     project = find_project(options, console)
     places = _places(project, console)
-    found = _standings(options, places)
+    found = _install_states(options, places)
     denials = _denials(project)
     clients: tuple[Client, ...] = CLIENTS if options.client is None else (options.client,)
-    ways = {name: why_read(project, name, console.variables) for name in clients}
+    ways = {name: why_unconfined(project, name, console.variables) for name in clients}
     notices = policy_notices(project)
     value: dict[str, Json] = {
         "installed": [each.as_json() for each in found],
@@ -207,31 +207,31 @@ def _status(options: Options, console: Console) -> Reply:
         for each in found
     ]
     for client in clients:
-        states = {standing_in(places, client, scope).state for scope in SCOPES_OF[client]}
+        states = {check_install(places, client, scope).state for scope in SCOPES_OF[client]}
         if states == {"absent"}:
             text.append(f"{client:<7}{NO_HOOK}")
         elif states & {"installed", "stale"}:
-            # Of one that is broken its own row says why.
+            # The row of a broken one gives the reason.
             text.append(f"{client:<7}commands {_ways_of(ways[client])}")
     text += [f"note: {notice}" for notice in notices]
-    text.append(f"latest denials ({len(denials)}):" if denials else "nothing was denied yet")
+    text.append(f"latest denials ({len(denials)}):" if denials else "no denials yet")
     for denial in denials:
         is_unasked = denial["outcome"] != denial["answer"]
-        told = f" ({denial['outcome']}: {DENIED_UNASKED})" if is_unasked else ""
+        note = f" ({denial['outcome']}: {DENIED_UNASKED})" if is_unasked else ""
         text.append(
             f"  {denial['timestamp']} {denial['agent'] or '-'} {denial['tool']}: "
-            f"{denial['reason']}{told}"
+            f"{denial['reason']}{note}"
         )
     return Reply(value, text)
 
 
-def _standings(options: Options, places: Places) -> list[InstallState]:
-    """Look at each client's settings of the scope. Raises: UsageError: the named one has none."""
+def _install_states(options: Options, places: Places) -> list[InstallState]:
+    """Read each client's settings. Raises: UsageError: the named client has no such scope."""
     clients: tuple[Client, ...] = CLIENTS if options.client is None else (options.client,)
     scopes: tuple[Scope, ...] = SCOPES if options.scope is None else (options.scope,)
     is_asked = options.client is not None and options.scope is not None
     return [
-        standing_in(places, client, scope)
+        check_install(places, client, scope)
         for client in clients
         for scope in scopes
         if is_asked or scope in SCOPES_OF[client]
@@ -271,7 +271,7 @@ def _client(whose: str) -> CommandOption:
         None,
         f"whose settings (default: {whose})",
         choices=CLIENTS,
-        # `paddock hook --client` may stand before it.
+        # The option may also come before the subcommand: `paddock hook --client`.
         default=argparse.SUPPRESS,
     )
 
@@ -280,7 +280,7 @@ def _scope(usual: str) -> CommandOption:
     return opt(
         "--scope",
         None,
-        "the project's settings, yours in it (local, claude alone), or yours"
+        "the project's settings, yours in this project (local, claude only), or yours"
         f" everywhere (default: {usual})",
         choices=SCOPES,
     )
@@ -289,18 +289,18 @@ def _scope(usual: str) -> CommandOption:
 _EDITS = (_client("claude"), _scope("project"), flag("--yes", "do not ask"))
 
 COMMAND = Command(
-    "Answer one event of a client's hook: JSON in on stdin, JSON out. `install` puts it\n"
-    "into the client's settings, and then every call of the client's own tools is judged\n"
-    "by this project's policy. It asks first, and `uninstall` leaves the file as it was.",
+    "Answer one event of a client's hook: JSON in on stdin, JSON out. `install` adds the hook\n"
+    "to the client's settings: every call of the client's built-in tools is then judged by\n"
+    "this project's policy. It asks first, and `uninstall` restores the file as it was.",
     "  paddock hook install\n"
     "  paddock hook install --scope local\n"
     "  paddock hook install --client codex --scope user\n"
     "  paddock hook status\n"
     '  echo \'{"tool_name": "Write", "tool_input": {"file_path": "/etc/x"}}\' | paddock hook',
     opt("--client", None, "who sends the event", choices=CLIENTS),
-    Part("install", "into a client's settings", _install, *_EDITS),
-    Part("uninstall", "out of them", _uninstall, *_EDITS),
-    Part("status", "where it is, what it denied", _status, _client("all"), _scope("all")),
+    Part("install", "add the hook to a client's settings", _install, *_EDITS),
+    Part("uninstall", "remove it from them", _uninstall, *_EDITS),
+    Part("status", "show its state, and denials", _status, _client("all"), _scope("all")),
     metavar="install|uninstall|status",
     alone=_answer,
 )

@@ -1,7 +1,7 @@
-"""Whether a client's commands are confined here, and if not, why.
+"""Detect whether a client's commands can run in the sandbox here, and if not, why.
 
-What this host can do is found by running a command in the sandbox, and kept for an hour of one
-boot. Whatever is kept allows nothing: the wrapper finds out itself, and refuses where it must.
+A preflight check runs a command in the sandbox; its result is cached for an hour of the same boot.
+The cached result permits nothing: the wrapper checks again, and refuses if the sandbox fails.
 """
 
 import json
@@ -32,8 +32,8 @@ _TRIAL_S: Final = 60
 
 
 def why_host_cannot(environment: Environment) -> str:
-    path, _ = kept_files(environment)
-    kept = _read(path)
+    path, _ = cache_files(environment)
+    kept = _read_cache(path)
     now, boot = time.time(), boot_id()
     if kept is not None and kept.get("boot") == boot and kept.get("user") == os.geteuid():
         found, since = kept.get("why"), kept.get("since")
@@ -41,20 +41,20 @@ def why_host_cannot(environment: Environment) -> str:
             life_s = LIFE_OF_NO_S if found else LIFE_S
             if boot and 0 <= now - since < life_s:
                 return found
-    found = _find(environment)
+    found = _run_preflight(environment)
     said: dict[str, Json] = {"boot": boot, "user": os.geteuid(), "why": found, "since": now}
     make_directories(path.parent)
     replace_file(path, json.dumps(said).encode("ascii"))
     return found
 
 
-def kept_files(environment: Environment) -> tuple[Path, Path]:
+def cache_files(environment: Environment) -> tuple[Path, Path]:
     folder = environment.paddock_home / "hook"
     return folder / "confines.json", folder / "codex.json"
 
 
 def forget_host(environment: Environment) -> None:
-    kept_files(environment)[0].unlink(missing_ok=True)
+    cache_files(environment)[0].unlink(missing_ok=True)
 
 
 def boot_id() -> str:
@@ -65,8 +65,8 @@ def boot_id() -> str:
         return ""
 
 
-def _find(environment: Environment) -> str:
-    # Here: a hook that asks what is kept loads nothing of the sandbox.
+def _run_preflight(environment: Environment) -> str:
+    # Imported here: a hook that reads the cached result does not load the sandbox.
     from paddock.sandbox.backends import Backends, attempt_here  # noqa: PLC0415 - see above
     from paddock.sandbox.launcher import Launcher  # noqa: PLC0415 - see above
     from paddock.sandbox.values import Enforcement  # noqa: PLC0415 - see above
@@ -78,7 +78,7 @@ def _find(environment: Environment) -> str:
     except (SandboxUnavailableError, HostError) as error:
         return error.message
     if enforced.enforcement is not Enforcement.FULL:
-        return f"the sandbox of this host ({enforced.backend}) holds commands in part only"
+        return f"the sandbox of this host ({enforced.backend}) confines commands only in part"
     return ""
 
 
@@ -86,12 +86,12 @@ def why_client_cannot(
     client: str, root: Path, environment: Environment, variables: Mapping[str, str]
 ) -> str:
     if client == "codex":
-        tried = _read(kept_files(environment)[1])
+        tried = _read_cache(cache_files(environment)[1])
         if tried is not None and tried.get("why") == "":
             return ""
-        why = tried.get("why") if tried is not None else "hook install has not tried it"
+        why = tried.get("why") if tried is not None else "paddock hook install has not tested it"
         return f"Codex runs commands in its own sandbox: {why}"
-    on = "sandbox.enabled is true in {}: Claude Code's own sandbox holds commands"
+    on = "sandbox.enabled is true in {}: Claude Code runs commands in its own sandbox"
     files = settings_files(root, environment.home, variables)
     names = ("sandbox", "enabled")
     return why_switched(files, names, "turns on a sandbox", on, follows=True)
@@ -100,23 +100,23 @@ def why_client_cannot(
 def why_switched(
     files: Sequence[Path], names: tuple[str, ...], does: str, on: str, *, follows: bool
 ) -> str:
-    """Say why a switch of Claude Code is on, or may be; `follows`: also a project's links."""
+    """Say why a Claude Code switch is or may be on. `follows`: follow a project's symlinks."""
     for path in files:
         try:
             file = read_client_file(path, follows=follows or path == files[-1])
             is_on = None if file.content is None else truth_at(file.text, str(path), names)
         except (ConfigError, HostError) as error:
-            return f"nobody can tell whether {path} {does}: {error.message}"
+            return f"cannot determine whether {path} {does}: {error.message}"
         if is_on is not None:
             return on.format(path) if is_on else ""
     return ""
 
 
 def try_in_codex(root: Path, program: Sequence[str], variables: Mapping[str, str]) -> str:
-    """Run the wrapper's own line as Codex would; say why it does not work, else empty."""
+    """Run the wrapper as Codex would; return why it does not work, or an empty text."""
     codex = shutil.which("codex", path=variables.get("PATH", ""))
     if codex is None:
-        return "there is no codex on PATH to try it with"
+        return "codex was not found on PATH"
     line = [codex, "sandbox", "--", *program, "--plane", str(root), "--agent", MAIN_AGENT]
     try:
         done = subprocess.run(
@@ -129,21 +129,21 @@ def try_in_codex(root: Path, program: Sequence[str], variables: Mapping[str, str
             check=False,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        return f"the trial could not be made: {type(error).__name__}"
+        return f"the test could not run: {type(error).__name__}"
     if done.returncode == 0:
         return ""
     last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
     said = f": {show_name(last[0])}" if last else ""
-    return f"in a trial the wrapper did not work there (status {done.returncode}{said})"
+    return f"the wrapper failed in a test there (status {done.returncode}{said})"
 
 
-def keep_trial(environment: Environment, why: str) -> None:
-    _, path = kept_files(environment)
+def save_trial(environment: Environment, why: str) -> None:
+    _, path = cache_files(environment)
     make_directories(path.parent)
     replace_file(path, json.dumps({"why": why, "program": sys.executable}).encode("ascii"))
 
 
-def _read(path: Path) -> dict[str, Json] | None:
+def _read_cache(path: Path) -> dict[str, Json] | None:
     try:
         with path.open("rb") as file:
             found = cast("object", json.loads(file.read(_KEPT_BYTES_MAX)))

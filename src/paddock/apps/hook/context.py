@@ -1,4 +1,4 @@
-"""What a call is judged on, found the long way: project, agent, compiled tables, and a parser."""
+"""Resolve what a call is judged by: project, agent, compiled tables, and a command parser."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from string import ascii_letters, digits
 from typing import Final
 
 from paddock.apps.hook.confinement import why_client_cannot, why_host_cannot
-from paddock.apps.hook.lean.engine import Ground
+from paddock.apps.hook.lean.engine import HookContext
 from paddock.apps.hook.lean.judge import (
     GUARD,
     PARANOID,
@@ -18,7 +18,7 @@ from paddock.apps.hook.lean.judge import (
     Rule,
     relative,
 )
-from paddock.apps.hook.lean.request import Asked, start_of
+from paddock.apps.hook.lean.request import HookEvent, start_of
 from paddock.apps.hook.unconfined import read_targets
 from paddock.assembly.agents import note_agents
 from paddock.assembly.project import (
@@ -74,33 +74,33 @@ INTERPRETERS: Final = frozenset(
         *("paddock", "gdb", "sqlite3", "psql", "mysql", "apply_patch", "applypatch", "chdir", "dd"),
     }
 )
-"""Programs that may run what stands on their input, or that a client takes for its own."""
+"""Programs that may run their input as code, or that a client implements itself."""
 _PLAIN_WORD: Final = frozenset(f"{ascii_letters}{digits}._+/-")
 
 
-class HookGround(Ground):
-    """Has a parser for lines that are not plain, and knows what agents may by themselves."""
+class FullContext(HookContext):
+    """A context with a parser for lines that are not plain, and each agent's permissions."""
 
     def __init__(
-        self, project: Project, asked: Asked, start: str, today: str, variables: Mapping[str, str]
+        self, project: Project, event: HookEvent, start: str, today: str, env: Mapping[str, str]
     ) -> None:
         """Raises: UsageError, ConfigError, HostError."""
         self.project = project
         self.start = start
-        self.why_read = why_read(project, asked.client, variables)
-        """Why commands are only read and not confined; empty where they are confined."""
-        self._chain = chain_for(project, asked)
+        self.why_unconfined = why_unconfined(project, event.client, env)
+        """Why commands run outside the sandbox; empty if they run in it."""
+        self._chain = chain_for(project, event)
         self._judge = judge_for(project.policy, self._chain)
-        is_unnamed = bool(asked.agent_id) and not asked.agent_type
-        is_held = not self.why_read and not is_unnamed
-        chains: dict[str | None, AgentChain] = {asked.agent_type: self._chain}
-        tables = make_tables(project, asked.client, variables, chains, is_held=is_held)
+        is_unnamed = bool(event.agent_id) and not event.agent_type
+        is_confined = not self.why_unconfined and not is_unnamed
+        chains: dict[str | None, AgentChain] = {event.agent_type: self._chain}
+        tables = make_tables(project, event.client, env, chains, is_confined=is_confined)
         if tables["served"] is None:
             home, root = project.environment.home, project.root.path
-            is_about = asked.tool.startswith(SERVED)
-            served = is_about and find_served(asked.client, "user", root, home, variables)
+            is_about = event.tool.startswith(SERVED)
+            served = is_about and find_served(event.client, "user", root, home, env)
             tables["served"] = served is True
-        super().__init__(tables, asked, start, today)
+        super().__init__(tables, event, start, today)
 
     def denials(self, path: str, is_write: bool, by_command: bool) -> list[LeanFinding]:
         found = super().denials(path, is_write, by_command)
@@ -111,10 +111,10 @@ class HookGround(Ground):
                 found.append(LeanFinding(rule[0], GUARD, match.reason, rule, match.code))
         return found
 
-    def held_line(self, text: str, directory: str) -> LeanLine:
-        """Judge it as `run_shell` would be."""
+    def confined_line(self, text: str, directory: str) -> LeanLine:
+        """Judge the line as `run_shell` would."""
         judge = judge_line(Action("shell", "run", text))
-        said = self._words_of(judge)
+        said = self._judge_words(judge)
         if judge.refusal:
             return said
         named = () if directory == "." else parse_line(text).writes
@@ -141,41 +141,41 @@ class HookGround(Ground):
 
     def line(self, text: str, base: str) -> LeanLine:
         judge = judge_line(Action("shell", "run", text))
-        said = self._words_of(judge)
+        said = self._judge_words(judge)
         if judge.refusal:
             return said
         parsed = parse_line(text)
         targets = read_targets(parsed, base)
-        # What is not held may write what a path list closes: that is asked about, rule or none.
+        # Outside the sandbox a line may write a closed path: in doubt the user is always asked.
         touch = parsed.touch
         is_changing = bool(touch.written or touch.removed or touch.sifted)
         doubts = parsed.runtime_only if is_changing else touch.doubts
         for reason in dict.fromkeys((*doubts, *targets.unsure)):
-            asked = (ASK, reason, BUILT_IN, BUILT_IN, 0)
-            said.findings.append(LeanFinding(ASK, RULE, reason, asked))
+            rule = (ASK, reason, BUILT_IN, BUILT_IN, 0)
+            said.findings.append(LeanFinding(ASK, RULE, reason, rule))
         said.targets, said.reads = tuple(targets.changes), tuple(targets.reads)
         said.patches = tuple(targets.patches)
         said.removes = targets.removes
         return said
 
-    def _words_of(self, judge: LineJudge) -> LeanLine:
+    def _judge_words(self, judge: LineJudge) -> LeanLine:
         if judge.refusal:
             return LeanLine([LeanFinding(DENY, NOTHING, judge.refusal)])
         profiles = self._judge.profiles()
         return LeanLine([_finding(each) for one in profiles for each in judge.findings(one)])
 
 
-def find_ground(
-    asked: Asked, variables: Mapping[str, str], directory: str, today: str
-) -> HookGround:
-    """Open the project, its plane made on first use. Raises: as `open_project`."""
-    start = start_of(asked.client, asked.cwd, variables, directory)
+def open_context(
+    event: HookEvent, variables: Mapping[str, str], directory: str, today: str
+) -> FullContext:
+    """Open the project; create its plane on first use. Raises: as `open_project`."""
+    start = start_of(event.client, event.cwd, variables, directory)
     project = open_project(Path(start), read_environment(variables))
-    ground = HookGround(project, asked, start, today, variables)
-    declared = declared_for(project.agents, asked.agent_type)
+    context = FullContext(project, event, start, today, variables)
+    declared = declared_for(project.agents, event.agent_type)
     note_agents(project, project.agents.lineage(declared))
-    make_directories(Path(ground.warned))
-    return ground
+    make_directories(Path(context.warned))
+    return context
 
 
 def compile_outside(patterns: tuple[str, ...]) -> CompiledProfile | None:
@@ -191,7 +191,7 @@ def _finding(found: PolicyFinding) -> LeanFinding:
     match, outcome = found.rule, int(found.outcome)
     rule = None if match is None else _rule(match)
     if found.rank == PARANOID:
-        # The policy's own rank of a path list; the hook has more of them.
+        # The policy has one rank for path lists; the hook has several.
         code = "" if match is None else match.code
         return LeanFinding(outcome, GUARD, found.reason, rule, code)
     is_unreadable = match is not None and match.source == BUILT_IN
@@ -209,11 +209,11 @@ def make_tables(
     variables: Mapping[str, str],
     chains: Mapping[str | None, AgentChain],
     *,
-    is_held: bool,
+    is_confined: bool,
 ) -> dict[str, Json]:
-    """Compile what decides here for these agents, by the type that a client names.
+    """Compile the tables for these agents, by the agent type that the client names.
 
-    `is_held`: commands are confined. Raises: UsageError, ConfigError.
+    `is_confined`: commands run in the sandbox. Raises: UsageError, ConfigError.
     """
     policy, environment, root = project.policy, project.environment, str(project.root.path)
     hook = policy.settings.hook
@@ -221,21 +221,21 @@ def make_tables(
     agents: dict[str | None, Json] = {}
     for name, chain in chains.items():
         own: dict[tuple[int, str], None] = {}
-        # What an untrusted file lays over a profile says its own; the stricter of both decides.
+        # An untrusted file may overlay a profile with its own rules; the stricter answer decides.
         for each in judge_for(policy, chain).profiles():
             if each.table not in profiles:
                 profiles.append(each.table)
             own[profiles.index(each.table), each.title] = None
         agents[name] = (tuple(own), [agent.as_json() for agent in chain])
     state = (real_path(environment.paddock_home), real_path(environment.config_home))
-    holding: Json = None
-    if is_held:
-        holding = (
+    wrapper: Json = None
+    if is_confined:
+        wrapper = (
             command_program(),
             root,
-            {name: _held(project, name) for name in chains if name is not None},
+            {name: _agent_and_workspace(project, name) for name in chains if name is not None},
         )
-    # Outside the project only those apply that mean a name at any depth.
+    # Outside the project only patterns apply that match a name at any depth.
     outside = (
         PathList((each for each in layer.patterns if each.glob.anywhere), Comparison.GUARDING)
         for layer in policy.guards.secret
@@ -253,18 +253,18 @@ def make_tables(
         "scratch": hook.scratch,
         "profiles": tuple(profiles),
         "agents": agents,
-        "holding": holding,
+        "holding": wrapper,
         "served": find_served(client, "project", project.root.path, environment.home, variables),
         "warned": str(project.layout.ho2 / "scratch" / "hook-warnings"),
     }
 
 
 def line_tables(outside: tuple[str, ...]) -> dict[str, Json]:
-    """Return what a line is split by, and what of `outside` its words are compared with."""
+    """Return the tables that split a line, and the programs that `outside` names."""
     given = {
         name for name, rows in CAUTIONS_BY_PROGRAM.items() if any(r.does == STARTS for r in rows)
     }
-    # By program, how words of it begin by which more has to be known; `` is how any does.
+    # By program, the prefixes of words that need the full parser; "" matches every word.
     changing = {
         **dict.fromkeys(given | BY_OPTION, ("-",)),
         **dict.fromkeys(PROGRAMS - BY_OPTION, ("",)),
@@ -279,21 +279,20 @@ def line_tables(outside: tuple[str, ...]) -> dict[str, Json]:
     }
 
 
-def _held(project: Project, kind: str) -> tuple[str, str]:
-    """Return the agent for whom commands of a client's kind of agent run, and its workspace."""
+def _agent_and_workspace(project: Project, kind: str) -> tuple[str, str]:
     agent = declared_for(project.agents, kind)
     return agent, str(real_path(project.agents.read(agent).workspace))
 
 
-def why_read(project: Project, client: str, variables: Mapping[str, str]) -> str:
-    """Say why a client's commands are only read here; empty in the sandbox. Raises: HostError."""
+def why_unconfined(project: Project, client: str, variables: Mapping[str, str]) -> str:
+    """Return why commands run outside the sandbox here, or an empty text. Raises: HostError."""
     root, environment = project.root.path, project.environment
     if project.policy.settings.hook.shell != "confine":
         return 'shell = "read" in [hook]'
     if shell_for(project.policy, planned_default_chain(project.agents)).network == "host":
-        return 'network = "host" in [shell] is no fence'
+        return 'network = "host" in [shell] disables network isolation'
     if installation_in(str(root)):
-        # Threat: a command changes the programs that would hold the next one.
+        # Threat: a command changes the programs that would confine the next one.
         return "Paddock itself is installed in this project, where commands could change it"
     return why_client_cannot(client, root, environment, variables) or why_host_cannot(environment)
 
@@ -303,24 +302,24 @@ def command_program() -> tuple[str, ...]:
 
 
 def installation_in(root: str) -> tuple[str, ...]:
-    """Threat: who may write the hook's code, or what Python loads for it, decides for it."""
+    """Threat: a process that can write the hook's code or its Python decides for the hook."""
     places = (Path(__file__).parents[2], Path(sys.prefix))
     found = [str(real_path(place)) for place in places]
     return tuple(place for place in found if relative(place, root))
 
 
-def chain_for(project: Project, asked: Asked) -> AgentChain:
-    """Return who acts: an agent, or a client's kind of agent. Raises: UsageError, ConfigError."""
+def chain_for(project: Project, event: HookEvent) -> AgentChain:
+    """Return the agent of the event, with its ancestors. Raises: UsageError, ConfigError."""
     default = default_chain(project.agents)
-    if asked.agent_type:
-        return chain_of_type(project.agents, default, asked.agent_type)
-    # Threat: a sub-agent that does not say what it is. Unknown is no; and a child it is.
-    unnamed = Agent(asked.agent_id, LOCKED, parent=default[0].name)
-    return (unnamed, *default) if asked.agent_id else default
+    if event.agent_type:
+        return chain_of_type(project.agents, default, event.agent_type)
+    # Threat: a sub-agent of an unnamed type. It gets the locked profile, as a child.
+    unnamed = Agent(event.agent_id, LOCKED, parent=default[0].name)
+    return (unnamed, *default) if event.agent_id else default
 
 
 def also_write(project: Project, client: str, variables: Mapping[str, str]) -> list[str]:
-    """Default to the client's own plan, memory and scratch files; absolute patterns."""
+    """Return absolute patterns; by default the client's plan, memory and scratch files."""
     patterns = project.policy.settings.hook.also_write
     if patterns is None:
         patterns = default_also_write(client, variables)

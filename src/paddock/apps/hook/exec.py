@@ -1,6 +1,6 @@
-"""The program that a wrapped command's line names: `python -I exec.py …`.
+"""Entry point of a wrapped command: `python -I exec.py …`.
 
-Threat: an agent's module of a well-known name, in the directory or by the environment: -I.
+Threat: an agent shadows a standard module, in the working directory or by PYTHONPATH: hence -I.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""The full path: the policy, the command parser, the whole ledger. Whatever fails is a refusal."""
+"""The full path: the policy, the command parser, the whole ledger. Every failure is a refusal."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from typing import Final, TypeVar, cast
 from msgspec import Struct
 
 from paddock import limits
-from paddock.apps.hook.context import HookGround, find_ground
+from paddock.apps.hook.context import FullContext, open_context
 from paddock.apps.hook.images import keep_image
 from paddock.apps.hook.lean import flow
 from paddock.apps.hook.lean.judge import LeanFinding, LeanVerdict
@@ -22,10 +22,10 @@ from paddock.apps.hook.lean.request import (
     PRE_TOOL_USE,
     RECORDED_EVENTS,
     TEXTS,
-    Asked,
+    HookEvent,
     ShapeError,
     client_of,
-    parse_asked,
+    parse_event,
     parse_json,
     start_of,
 )
@@ -57,10 +57,10 @@ from paddock.values.entries import Entry
 _DECIDED: Final = frozenset({PRE_TOOL_USE, PERMISSION_REQUEST})
 _UNASKED: Final = ("outcome", "rule", "source", "policy_digest")
 
-Said = TypeVar("Said")
+Result = TypeVar("Result")
 
 
-class Given(Struct, frozen=True):
+class HookInput(Struct, frozen=True):
     data: bytes
     client: str
     variables: Mapping[str, str]
@@ -68,98 +68,97 @@ class Given(Struct, frozen=True):
     keeps_image: bool = False
 
 
-def answer(given: Given) -> bytes:
-    """Return the answer to one event; empty where the client goes its usual way."""
-    return guarded(given, _answer, flow.refusal_for)
+def answer(given: HookInput) -> bytes:
+    """Return the answer to one event; empty if the client proceeds as usual."""
+    return answer_or_refuse(given, _answer, flow.refusal_for)
 
 
-def guarded(
-    given: Given,
-    decide: Callable[[Asked, Given, str], Said],
-    refuse: Callable[[Asked | None, str, str], Said],
-) -> Said:
-    """Return what `decide` says; whatever goes wrong, what `refuse` says with the reason."""
-    asked: Asked | None = None
+def answer_or_refuse(
+    given: HookInput,
+    decide: Callable[[HookEvent, HookInput, str], Result],
+    refuse: Callable[[HookEvent | None, str, str], Result],
+) -> Result:
+    """Return the result of `decide`; on any error that of `refuse`, with the reason."""
+    event: HookEvent | None = None
     today = today_here()
     try:
         if len(given.data) > limits.hook_input_bytes_max:
             raise ShapeError(f"the input has more than {limits.hook_input_bytes_max} bytes")
-        asked = parse_asked(given.data, given.client)
-        return decide(asked, given, today)
-    except Exception as error:  # The door: whatever it is, a refusal and not a traceback.
-        return refuse(asked, _recorded(asked, given, *_said(error)), today)
+        event = parse_event(given.data, given.client)
+        return decide(event, given, today)
+    except Exception as error:  # Fail closed: every error is a refusal, not a traceback.
+        return refuse(event, _record_refusal(event, given, *_describe(error)), today)
 
 
-def record_stop(given: Given) -> None:
-    _recorded(None, given, "the decision was stopped", InternalError.code)
+def record_stop(given: HookInput) -> None:
+    _record_refusal(None, given, "the decision was stopped", InternalError.code)
 
 
-def _recorded(asked: Asked | None, given: Given, reason: str, code: str) -> str:
-    named = find_named(given.data, given.client) if asked is None else asked
-    if not code or named is None or named.event not in _DECIDED:
+def _record_refusal(event: HookEvent | None, given: HookInput, reason: str, code: str) -> str:
+    named = salvage_call(given.data, given.client) if event is None else event
+    if not code or named is None or named.name not in _DECIDED:
         return reason
     try:
         record_refusal(named, reason, code, given.variables, given.directory)
-    except Exception as fault:  # The door: it is refused, on record or not.
+    except Exception as fault:  # Fail closed: the call is refused, recorded or not.
         what = fault.message if isinstance(fault, PaddockError) else type(fault).__name__
         return f"{reason}; this refusal could not be recorded: {what}"
     return reason
 
 
-def _said(error: Exception) -> tuple[str, str]:
+def _describe(error: Exception) -> tuple[str, str]:
     if isinstance(error, ShapeError):
         return f"the call was not understood: {error}", InvalidArgumentsError.code
     if not isinstance(error, PaddockError):
-        said = f"nothing can be decided: a defect of Paddock, {type(error).__name__}"
+        said = f"the call cannot be judged: a defect of Paddock, {type(error).__name__}"
         return said, InternalError.code
     where = f" ({error.where})" if error.where else ""
     hint = f"; {error.hint}" if error.hint else ""
-    # Where the host or the ledger failed, a second try would take its time and fail alike.
+    # After a failure of the host or the ledger, recording the refusal would fail the same way.
     code = error.code if isinstance(error, UsageError | ConfigError) else ""
-    return f"nothing can be decided: {error.message}{where}{hint}", code
+    return f"the call cannot be judged: {error.message}{where}{hint}", code
 
 
-def _answer(asked: Asked, given: Given, today: str) -> bytes:
-    if asked.event in IGNORED_EVENTS:
+def _answer(event: HookEvent, given: HookInput, today: str) -> bytes:
+    if event.name in IGNORED_EVENTS:
         return b""
-    ground = find_ground(asked, given.variables, given.directory, today)
-    note_client(read_environment(given.variables), asked.client)
-    notices = ground.project.notices
-    pace = HOOK_PACE if asked.event in _DECIDED else HOOK_EVENT_PACE
-    with closing(open_ledger(ground.project, LedgerName.HO1M, pace)) as ledger:
-        ports = FullPorts(ledger, ground)
+    context = open_context(event, given.variables, given.directory, today)
+    note_client(read_environment(given.variables), event.client)
+    notices = context.project.notices
+    pace = HOOK_PACE if event.name in _DECIDED else HOOK_EVENT_PACE
+    with closing(open_ledger(context.project, LedgerName.HO1M, pace)) as ledger:
+        ports = FullPorts(ledger, context)
         try:
             if given.keeps_image:
-                keep_image(ground, asked, given.variables)
+                keep_image(context, event, given.variables)
         except PaddockError as error:
-            sys.stderr.write(f"paddock hook: no image is kept: {error.message}\n")
+            sys.stderr.write(f"paddock hook: cannot write the policy image: {error.message}\n")
         try:
-            said = flow.answer(asked, ground, asked.cwd or given.directory, ports)
+            said = flow.answer(event, context, event.cwd or given.directory, ports)
         except ShapeError as problem:
             reason = f"the call was not understood: {problem}"
             code = InvalidArgumentsError.code
-            ports.append(decision_record(asked, _refused(reason, code), "deny", [], ground.who))
-            said = flow.refusal_for(asked, reason, ground.today)
+            ports.append(decision_record(event, _refused(reason, code), "deny", [], context.who))
+            said = flow.refusal_for(event, reason, context.today)
         return _with_notices(said, notices)
 
 
 def _with_notices(said: bytes, notices: Sequence[str]) -> bytes:
-    """Put what a person should be told behind what an answer tells him already."""
     if not notices:
         return said
     members = cast("dict[str, Json]", json.loads(said)) if said else {}
     texts = [f"Paddock: {show_name(notice)}" for notice in notices]
-    told = members.get("systemMessage")
-    if isinstance(told, str):
-        texts.insert(0, told)
+    earlier = members.get("systemMessage")
+    if isinstance(earlier, str):
+        texts.insert(0, earlier)
     members["systemMessage"] = flow.cut("\n".join(texts))
     return f"{json.dumps(members)}\n".encode()
 
 
 class FullPorts:
-    def __init__(self, ledger: Ledger, ground: HookGround) -> None:
+    def __init__(self, ledger: Ledger, context: FullContext) -> None:
         self._ledger = ledger
-        self._ground = ground
+        self._context = context
 
     def append(self, record: LeanRecord) -> None:
         """See `flow.EventPorts`. Raises: PaddockError."""
@@ -167,22 +166,22 @@ class FullPorts:
 
     def wrap(self, judged: flow.LeanJudged, is_asked: bool) -> str:
         """See `flow.EventPorts`. Raises: HostError."""
-        holding, line = self._ground.holding, judged.wanted.line
-        if holding is None or line is None:
+        wrapper, line = self._context.wrapper, judged.wanted.line
+        if wrapper is None or line is None:
             return ""
         ticket = ""
         if is_asked:
-            question = CommandAsked(line, holding.agent, holding.kind, judged.directory)
-            ticket = Tickets(self._ground.project.layout).issue(question)
-        return flow.changed_input(judged.asked, holding, judged.directory, ticket)
+            question = CommandAsked(line, wrapper.agent, wrapper.kind, judged.directory)
+            ticket = Tickets(self._context.project.layout).issue(question)
+        return flow.wrap_input(judged.event, wrapper, judged.directory, ticket)
 
 
 def _refused(reason: str, code: str) -> LeanVerdict:
     return LeanVerdict(LeanFinding(DENY, NOTHING, reason, code=code), [], [])
 
 
-def find_named(data: bytes, client: str) -> Asked | None:
-    """Read a call off an input that is not understood; arguments only if all read them alike."""
+def salvage_call(data: bytes, client: str) -> HookEvent | None:
+    """Read the call from an invalid input, with its arguments only if the JSON is unambiguous."""
     is_plain = True
     try:
         found = parse_json(data)
@@ -200,29 +199,29 @@ def find_named(data: bytes, client: str) -> Asked | None:
     if not isinstance(tool, str) or not tool or is_other:
         return None
     texts = {name: said for name in TEXTS if isinstance(said := members.get(name), str)}
-    asked = Asked(PRE_TOOL_USE, client_of(client, members), {**texts})
-    asked.tool = tool
+    event = HookEvent(PRE_TOOL_USE, client_of(client, members), {**texts})
+    event.tool = tool
     given = members.get("tool_input")
     if is_plain and isinstance(given, dict):
-        asked.input = cast("dict[str, Json]", given)
-    if not os.path.isabs(asked.cwd):
-        asked.cwd = ""
-    return asked
+        event.input = cast("dict[str, Json]", given)
+    if not os.path.isabs(event.cwd):
+        event.cwd = ""
+    return event
 
 
 def record_refusal(
-    asked: Asked, reason: str, code: str, variables: Mapping[str, str], directory: str
+    event: HookEvent, reason: str, code: str, variables: Mapping[str, str], directory: str
 ) -> None:
-    """Put a call on record that is refused and that nothing was decided about.
+    """Record a call that is refused without a policy decision.
 
-    Raises: UsageError, ConfigError, HostError, and of the ledger damaged, busy and full.
+    Raises: UsageError, ConfigError, HostError, and the ledger's errors: damaged, busy, full.
     """
     environment = read_environment(variables)
-    start = start_of(asked.client, asked.cwd, variables, directory)
+    start = start_of(event.client, event.cwd, variables, directory)
     layout = open_plane(find_root(Path(start), environment), environment).layout
-    # Nobody has looked yet whose profile it is.
-    who = (asked.agent_type, list[Json](), "")
-    record = decision_record(asked, _refused(reason, code), "deny", [], who)
+    # The agent and its profile are not resolved yet.
+    who = (event.agent_type, list[Json](), "")
+    record = decision_record(event, _refused(reason, code), "deny", [], who)
     for name in _UNASKED:
         del record.metadata[name]
     with closing(open_plane_ledger(layout, environment, LedgerName.HO1M, HOOK_PACE)) as ledger:

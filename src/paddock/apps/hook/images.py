@@ -1,7 +1,7 @@
-"""Making the image of a project's policy, and keeping it where the lean path looks.
+"""Write the image of a project's policy for the fast path.
 
-Beside the tables it holds everything that these depended on, looked at anew. Where the lean path
-could not decide as the policy does, there is no image.
+Besides the compiled tables an image holds the state of every file they depend on. No image is
+written for a policy that the fast path could not decide exactly as the full path does.
 """
 
 import marshal  # noqa: TID251 - sealed with a key before it is read again
@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from paddock.apps.hook.confinement import BOOT, kept_files
-from paddock.apps.hook.context import HookGround, line_tables, make_tables
+from paddock.apps.hook.confinement import BOOT, cache_files
+from paddock.apps.hook.context import FullContext, line_tables, make_tables
 from paddock.apps.hook.lean.image import (
     CONTENT,
     FOLLOWED,
@@ -23,11 +23,11 @@ from paddock.apps.hook.lean.image import (
     find_homes,
     image_path,
     key_path,
-    look_at,
+    observe,
     read_private,
     seal,
 )
-from paddock.apps.hook.lean.request import Asked, DeclinedError
+from paddock.apps.hook.lean.request import DeclinedError, HookEvent
 from paddock.apps.hook.settings.claude import settings_files
 from paddock.assembly.project import chain_of_type, default_chain
 from paddock.errors import ConfigError
@@ -46,21 +46,21 @@ from paddock.values.calls import Json
 from paddock.values.decisions import AgentChain, Permissions, PlaneKind, client_kind
 
 IMAGES_MAX: Final = 200
-"""Images that are kept; of more the oldest go."""
+"""The oldest images beyond this number are removed."""
 _LAUNCH: Final = Path(__file__).with_name("launch.py")
 _EVERYTHING: Final = Permissions()
 
 
-def keep_image(ground: HookGround, asked: Asked, variables: Mapping[str, str]) -> None:
-    """Make and keep the image for calls like this one. Raises: HostError, ConfigError."""
+def keep_image(context: FullContext, event: HookEvent, variables: Mapping[str, str]) -> None:
+    """Write the image for calls like this one. Raises: HostError, ConfigError."""
     try:
         homes = find_homes(variables)
     except DeclinedError:
         return
-    content = make_image(ground, asked.client, variables)
+    content = make_image(context, event.client, variables)
     if content is None:
         return
-    path = Path(image_path(homes, asked, ground.start, variables))
+    path = Path(image_path(homes, event, context.start, variables))
     make_directories(path.parent)
     require_private(path.parent)
     key = _key(Path(key_path(homes)))
@@ -68,29 +68,30 @@ def keep_image(ground: HookGround, asked: Asked, variables: Mapping[str, str]) -
     _prune(path.parent)
 
 
-def make_image(ground: HookGround, client: str, variables: Mapping[str, str]) -> bytes | None:
-    """Return the tables and what they depended on; None where they are not to decide here."""
-    project = ground.project
+def make_image(context: FullContext, client: str, variables: Mapping[str, str]) -> bytes | None:
+    """Return the tables and their dependencies; None if the fast path must not decide here."""
+    project = context.project
     policy, default = project.policy, default_chain(project.agents)
     is_plain = len(default) == 1 and _is_plain(policy, default)
     if project.layout.kind is not PlaneKind.PROJECT or not is_plain:
         return None
-    looked = _looked(ground)
-    # Looked at first: of a plane that is registered from here on the image will not know.
+    looked = _observe_dependencies(context)
+    # Listed after the observation, so that a plane registered in between invalidates the image.
     below = bare_planes_below(project.root.path, project.environment)
     if looked is None or below != policy.planes_below:
         return None
     named = [binding.name for binding in policy.settings.agents]
-    # None: of a type that is named nowhere.
+    # None: an agent type that no configuration names.
     chains: dict[str | None, AgentChain] = {"": default, None: client_kind(default, "child")}
     chains |= {name: chain_of_type(project.agents, default, name) for name in named}
     if not all(_is_plain(policy, chain) for chain in chains.values()):
         return None
+    is_confined = not context.why_unconfined
     ledger = LedgerPaths(str(project.layout.ledger_paths()[LedgerName.HO1M]))
     status = os.stat(ledger.ledger)
     return marshal.dumps(
         {
-            **make_tables(project, client, variables, chains, is_held=not ground.why_read),
+            **make_tables(project, client, variables, chains, is_confined=is_confined),
             **line_tables(policy.settings.hook.outside),
             "looked": looked,
             "since": time.time(),
@@ -107,18 +108,18 @@ def _is_plain(policy: Policy, chain: AgentChain) -> bool:
     return all(agent.permissions == _EVERYTHING and agent.profile in known for agent in chain)
 
 
-def _looked(ground: HookGround) -> list[Json] | None:
-    """Look anew at everything that root, plane, trust and policy were found by."""
-    project = ground.project
+def _observe_dependencies(context: FullContext) -> list[Json] | None:
+    """Observe again every file that determined the root, the plane, trust and the policy."""
+    project = context.project
     layout, files, root = project.layout, project.files, project.root.path
-    start = Path(ground.start)
+    start = Path(context.start)
     real = Path(os.path.realpath(start))  # noqa: TID251 - where the project was found from
     names = [start, *start.parents]
     for directory in (real, *real.parents):
         marker = PlaneLayout(directory, PlaneKind.BARE).admin_config
-        if look_at(str(marker)) is not None:
+        if observe(str(marker)) is not None:
             return None
-        # Above the root that was found a policy file alone would make another one.
+        # Above the detected root only a policy file would establish another root.
         markers = PROJECT_MARKERS if directory.is_relative_to(root) else POLICY_MARKERS
         names += (directory, marker, *(directory / name for name in markers))
     environment = project.environment
@@ -132,8 +133,8 @@ def _looked(ground: HookGround) -> list[Json] | None:
     contents.append(packages_path(project.root, environment))
     if files.project is not None:
         contents.append(trust_record_path(files.project.path, environment))
-    # What confines commands: this boot, what was found out in it, the client's own sandbox.
-    followed = [Path(BOOT), *kept_files(environment), environment.user_config]
+    # Confinement depends on this boot, its preflight results and the client's own sandbox.
+    followed = [Path(BOOT), *cache_files(environment), environment.user_config]
     followed += settings_files(root, environment.home, dict(environment.variables))
     wanted = [
         *((NAME, path) for path in names),
@@ -142,7 +143,7 @@ def _looked(ground: HookGround) -> list[Json] | None:
         (LISTED, registry_directory(environment)),
     ]
     seen = dict.fromkeys((kind, str(path)) for kind, path in wanted)
-    return [(kind, path, look_at(path, kind)) for kind, path in seen]
+    return [(kind, path, observe(path, kind)) for kind, path in seen]
 
 
 def _key(path: Path) -> bytes:
@@ -157,9 +158,9 @@ def _key(path: Path) -> bytes:
                 return key
             break
     raise ConfigError(
-        "the key of the hook's images cannot be used",
+        "the key that seals the hook's images is unusable",
         where=str(path),
-        hint="remove that file; another one is made",
+        hint="remove that file; the hook creates a new one",
     )
 
 

@@ -1,4 +1,4 @@
-"""`paddock scratch`: make scratch folders for agents, and clean old ones away."""
+"""`paddock scratch`: create scratch folders for agents, and remove old ones."""
 
 import time
 from datetime import date
@@ -30,7 +30,7 @@ def _clean(options: Options, console: Console) -> Reply:
         for name in cleaned.kept:
             console.warn(f"could not remove {scratch.FOLDER}/{name}")
     if not cleaned.removed and not cleaned.kept:
-        text.append("nothing is that old")
+        text.append("no folder is that old")
     value = {
         "status": "error" if cleaned.kept else "ok",
         "removed": list(cleaned.removed),
@@ -41,17 +41,17 @@ def _clean(options: Options, console: Console) -> Reply:
 
 
 COMMAND = Command(
-    "Scratch work of agents lies in agent_sandbox/<date>/<topic>/, which is safe to write\n"
-    "and ignored by git where `new`, the hook or a call's first write there made it.\n"
-    "`clean` removes folders whose name is an old date, nothing else.",
+    "Agents keep scratch work in agent_sandbox/<date>/<topic>/, which is safe to write.\n"
+    "git ignores it if `new`, the hook or a call's first write there created it.\n"
+    "`clean` removes only folders whose name is an old date.",
     "  paddock scratch new parser\n  paddock scratch clean --older-than 7d --dry-run",
-    Part("new", "make a topic's folder", _new, opt("topic", "TOPIC")),
+    Part("new", "create a topic's folder", _new, opt("topic", "TOPIC")),
     Part(
         "clean",
         "remove old folders",
         _clean,
         opt("--older-than", "DAYSd", "as in 7d", required=True),
-        flag("--dry-run", "only say what would go"),
+        flag("--dry-run", "only list the folders to remove"),
     ),
     metavar="new|clean",
 )

@@ -1,10 +1,10 @@
-"""What a person is being asked in a client's own prompt, so that the answer counts once.
+"""Single-use tickets for commands that a user approves in the client's prompt.
 
-The client runs the wrapped line only after a yes. It carries a ticket: for this one command of
-this agent in this directory, once, for an hour.
+The client runs the wrapped command line only after the user approves. The line carries a ticket,
+which is valid once, within an hour, for this command of this agent in this directory.
 
-Threat: whoever knows the ticket starts the line without the yes. It runs that very command, as
-confined as ever, and is used up; from within the sandbox no ticket can be reached.
+Threat: a process that reads the ticket runs the line without approval. It can run only that
+command, in the same sandbox, once; no process inside a sandbox can read a ticket.
 """
 
 import os
@@ -58,7 +58,7 @@ class Tickets:
             is_late = time.time() - os.lstat(path).st_mtime > LIFE_S
             with path.open("rb") as file:
                 content = file.read(_CONTENT_BYTES_MAX)
-            # Of two who use it at once one removes it.
+            # If two processes use it at once, only one can remove it.
             os.unlink(path)
         except OSError:
             return False
@@ -74,7 +74,7 @@ class Tickets:
 
 
 class TicketApprover:
-    """Says yes to the one question whose ticket the wrapped line carries."""
+    """Approves the one command whose ticket the wrapped line carries."""
 
     def __init__(self, tickets: Tickets, ticket: str, question: CommandAsked) -> None:
         self._tickets = tickets
@@ -82,14 +82,14 @@ class TicketApprover:
         self._question = question
 
     def answer(self, request: "ApprovalRequest") -> "Approval":
-        """Grant once, for the command; never for a difference, which nobody has seen."""
-        # What it knows of tools and of the workspace is much to load, and the hook itself has none.
-        from paddock.runtime.approvals import Approval  # noqa: PLC0415 - only who runs it
+        """Approve the command once. Never approve changes to files: the user has not seen them."""
+        # The module loads the tools and the workspace, which the hook itself does not need.
+        from paddock.runtime.approvals import Approval  # noqa: PLC0415 - only the wrapper needs it
 
         is_about_command = not request.diff and request.arguments.get("command") == (
             self._question.command
         )
         if is_about_command and self._ticket and self._tickets.use(self._ticket, self._question):
             return Approval(True, "the client's own prompt")
-        note = "nobody can be asked from the client's shell"
+        note = "no approver can be reached from the client's shell"
         return Approval(False, "nobody", ApprovalUnavailableError.code, note)

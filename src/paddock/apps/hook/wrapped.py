@@ -1,9 +1,9 @@
-"""A command that a client runs in Paddock's sandbox: what its shell starts, and how that ends.
+"""Run a client's command in Paddock's sandbox, started by the client's shell.
 
-The client's changed line (`lean.wrap`) starts `exec.py`, which runs the command as the agent's
-`run_shell`, judged like any other call. A signal, the end of the client's shell or its time limit
-ends the command, and nothing of it lands: at its limit Claude Code would only move the shell to
-the background. Where the command's shell ended, the client's shell goes.
+The rewritten line (`lean.flow.wrap_input`) starts `exec.py`, which runs the command as the
+agent's `run_shell`, judged like any other call. A signal, the end of the client's shell or the
+client's time limit ends the command and discards its changes: at its limit Claude Code would only
+move the shell to the background. Afterwards the client's shell changes to the command's directory.
 """
 
 import argparse
@@ -37,14 +37,14 @@ from paddock.values.calls import Json, ToolResult
 from paddock.values.decisions import client_kind
 
 REFUSED: Final = 126
-"""As a shell says of a command that may not be run (POSIX, Exit Status for Commands)."""
+"""The status of a command that may not be executed (POSIX, Exit Status for Commands)."""
 WAITS: Final = 125
-"""Of a command whose changes wait for a person; as env(1) and timeout(1) end if they fail."""
+"""The status if changes await approval; env(1) and timeout(1) use it when they fail themselves."""
 TIMED_OUT: Final = 124
 _STARTING_S: Final = 2.0
-"""Of the client's limit: what starts and ends a sandbox, so that we end first."""
+"""Reserved from the client's time limit for the sandbox to start and end, so that we end first."""
 _STREAMS: Final = {"stdout": 1, "stderr": 2}
-_TELL: Final = 3
+_DIRECTORY_FD: Final = 3
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -53,22 +53,22 @@ class WrappedCommand(Struct, frozen=True):
     agent: str
     directory: str = "."
     kind: str = ""
-    """The client's own kind of agent that sent it, if that is not an agent of the plane."""
+    """The client's agent type, if it is not an agent of the plane."""
     shell: int = 0
     call_id: str = ""
     limit_ms: int = 0
-    """What the client gives this command; 0 where it did not say."""
+    """The client's timeout for this command; 0 if it gave none."""
     ticket: str = ""
-    """Of the question that a person answered in the client, where policy asks."""
+    """The ticket of the user's approval in the client, where policy asks."""
 
 
 def run_wrapped(project: Project, wrapped: WrappedCommand) -> int:
-    """Run it on our own streams; return the status. Raises: as `open_runtime`."""
+    """Run it on this process's streams; return the status. Raises: as `open_runtime`."""
     ended_in: list[str] = []
     arguments: dict[str, Json] = {
         "command": wrapped.command,
         "cwd": wrapped.directory,
-        # As long as policy lets any command run: the client has limits of its own.
+        # The longest that policy permits: the client applies its own limit.
         "timeout": shell_timeout_raised_s,
     }
     question = CommandAsked(wrapped.command, wrapped.agent, wrapped.kind, wrapped.directory)
@@ -90,12 +90,12 @@ def run_wrapped(project: Project, wrapped: WrappedCommand) -> int:
             return _report_end(stop, _limit_s(wrapped))
         if code == SandboxUnavailableError.code:
             forget_host(project.environment)
-    _tell_directory(project, wrapped, ended_in)
+    _pass_directory(project, wrapped, ended_in)
     return _report(result)
 
 
 def _limit_s(wrapped: WrappedCommand) -> float:
-    """Return when the client stops waiting (two minutes), less what starting took; 0: never."""
+    """Return the client's limit (default: two minutes) less the reserve; 0: no limit."""
     variables = process_variables()
     given = variables.get("BASH_DEFAULT_TIMEOUT_MS", "")
     default_ms = int(given) if given.isdecimal() else 120_000
@@ -104,19 +104,19 @@ def _limit_s(wrapped: WrappedCommand) -> float:
 
 
 def _report_end(stop: "_Stop", limit_s: float) -> int:
-    kept = "nothing that it changed was kept"
+    kept = "its changes were discarded"
     if stop.number:
-        _say(f"the command was ended by {signal.Signals(stop.number).name}, and {kept}")
+        _say(f"the command was stopped by {signal.Signals(stop.number).name}; {kept}")
         return 128 + stop.number
     _say(
-        f"the command was ended after {limit_s:g} s, the client's time limit, and {kept}; "
+        f"the command was stopped after {limit_s:g} s, the client's time limit; {kept}; "
         "run it again with a longer timeout"
     )
     return TIMED_OUT
 
 
 def _named_variables(project: Project, wrapped: WrappedCommand) -> dict[str, Json]:
-    """Return what of the shell's variables a call may set. Raises: UsageError, ConfigError."""
+    """Return the shell's variables that a call may set. Raises: UsageError, ConfigError."""
     record = project.agents.read(wrapped.agent)
     chain = project.agents.chain(wrapped.agent)
     chain = client_kind(chain, wrapped.kind) if wrapped.kind else chain
@@ -146,22 +146,22 @@ def main(arguments: Sequence[str]) -> int:
     except PaddockError as error:
         hint = f" ({error.hint})" if error.hint else ""
         _say(f"the command did not run: {error.message}{hint}")
-    except Exception as error:  # The door: a defect is told in one line, and nothing has run on.
+    except Exception as error:  # Fail closed: report a bug in one line.
         _say(f"the command failed: a defect of Paddock, {type(error).__name__}")
     return REFUSED
 
 
 class _Stop:
-    """What ended the command before its own end. Called by signals, in the main thread."""
+    """The early end of a command. Signal handlers call it in the main thread."""
 
     def __init__(self) -> None:
         self.token = CancelToken()
         self.number = 0
-        """Of the first signal that came; 0 where the time was up."""
+        """The first signal; 0 for the time limit."""
 
     def end(self, number: int, _frame: FrameType | None) -> None:
         self.number = self.number or number
-        # In a thread: the one that was interrupted may hold the token's lock right now.
+        # In a new thread: the interrupted one may hold the token's lock.
         threading.Thread(target=self.token.cancel, name="paddock-cancel", daemon=True).start()
 
     def pass_on(self, stream: Literal["stdout", "stderr"], chunk: bytes) -> None:
@@ -170,7 +170,7 @@ class _Stop:
             try:
                 rest = rest[os.write(_STREAMS[stream], rest) :]
             except BrokenPipeError:
-                # Nobody reads any more, as when a pipe's reader has ended.
+                # The reader has closed the pipe.
                 self.number = self.number or signal.SIGPIPE
                 self.token.cancel()
 
@@ -193,7 +193,7 @@ def _ended_early(wrapped: WrappedCommand) -> Generator[_Stop]:
 
 
 def _watch(shell: int) -> None:
-    """End with the client's shell, also where that was killed without a word to us."""
+    """End this process when the client's shell ends, even if that was killed."""
     try:
         watched = os.pidfd_open(shell)
     except OSError:
@@ -205,10 +205,10 @@ def _watch(shell: int) -> None:
     os.kill(os.getpid(), signal.SIGHUP)
 
 
-def _tell_directory(project: Project, wrapped: WrappedCommand, ended_in: list[str]) -> None:
-    """Name the directory in which the client's shell goes on, where it is another one.
+def _pass_directory(project: Project, wrapped: WrappedCommand, ended_in: list[str]) -> None:
+    """Pass the shell's new working directory to the client's shell, if it has changed.
 
-    Threat: it is the command's word. Only a directory of the workspace counts, as it is by now.
+    Threat: the command chooses it. Only an existing directory of the workspace is accepted.
     """
     workspace = real_path(project.agents.read(wrapped.agent).workspace)
     if not ended_in or not os.path.isabs(ended_in[0]):
@@ -217,12 +217,12 @@ def _tell_directory(project: Project, wrapped: WrappedCommand, ended_in: list[st
     is_inside = there == workspace or there.is_relative_to(workspace)
     if there == real_path(workspace / wrapped.directory) or not is_inside or not there.is_dir():
         return
-    # With a dot: a shell takes line ends away at the end of what it hears.
+    # The dot protects the name's own newlines: `$(…)` strips trailing ones.
     said = os.fsencode(f"{project.name_of(there)}/.")
     try:
-        os.write(_TELL, said)
+        os.write(_DIRECTORY_FD, said)
     except OSError:
-        # Started by hand: nobody listens.
+        # Started by hand: the descriptor is not open.
         return
 
 

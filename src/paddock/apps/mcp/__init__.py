@@ -1,15 +1,13 @@
-"""The MCP server: an agent's tools for other people's clients, over stdio and HTTP.
+"""The MCP server: serve an agent's tools to MCP clients, over stdio and HTTP.
 
-    server, agents     the two answers, tools/list and tools/call; the agents behind them
-    stdio, http        one client by streams, from bytes to messages; many by HTTP, with a token
-    elicitation        a client's person is asked; what a client has of other people's servers
-    review             those servers, looked at before
-    command, install   `paddock mcp`; a client's own configuration, its servers moved and back
+    server, agents     answer tools/list and tools/call; the agents and their runtimes
+    stdio, http        one client over the standard streams; many over HTTP, with bearer tokens
+    elicitation        ask the client's user; resources and prompts of servers behind the gateway
+    review             review those servers before their tools are offered
+    command, install   `paddock mcp`; edit a client's configuration, move its servers
 
-Both protocol eras are served, the handshake of 2025 and the stateless requests of 2026.
-The SDK speaks the protocol; nothing of it is loaded before a server starts. Dangers
-that this folder answers for: a page in a browser that reaches the server by a name of its
-own (DNS rebinding), a client that sends an answer twice or forges one, a token that reads
-as another agent's, a slow call that holds up others, and what a client says of itself
-being taken for who is calling.
+Both protocol eras are served: the handshake of 2025 and the stateless requests of 2026. The SDK,
+which speaks the protocol, is loaded only when a server starts. Dangers: DNS rebinding by a web
+page, replayed or forged answers, a token accepted for another agent, a slow call that blocks
+others, and a client's self-description taken for its identity.
 """

@@ -1,4 +1,4 @@
-"""The agents behind the server: their runtimes, and the tools that clients are shown."""
+"""Open the runtimes of the served agents, and open them again when their policy changes."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -28,42 +28,41 @@ from paddock.runtime.runtime import Runtime
 from paddock.values.calls import Json, ToolResult
 
 _OPENED_MAX: Final = 5
-"""So often what governs may change while it is read."""
-
+"""Attempts to read the policy while another process changes it."""
 
 _Stamp = tuple[int, int, int, int, int] | None
-"""Device, inode, rights, size, change: of a directory that was moved this is another."""
-_Looks = dict[Path, _Stamp]
+"""Device, inode, mode and owner, size, change time. A moved directory gets another stamp."""
+_Stamps = dict[Path, _Stamp]
 
 
-class SeenGovernance(Struct, frozen=True):
-    files: _Looks
-    """What they say is in the runtime."""
-    directories: _Looks
-    """They have to be private, or apart from each other; what else changes in them is nothing."""
+class PolicySnapshot(Struct, frozen=True):
+    files: _Stamps
+    """Their content determines the runtime."""
+    directories: _Stamps
+    """Must stay private or separate. Other changes in them do not matter."""
 
-    def again(self) -> "SeenGovernance":
-        return SeenGovernance(_look_at(*self.files), _look_at(*self.directories))
+    def again(self) -> "PolicySnapshot":
+        return PolicySnapshot(_stamp_all(*self.files), _stamp_all(*self.directories))
 
     @property
-    def governs(self) -> bool:
-        return self.again().says_as(self)
+    def is_current(self) -> bool:
+        return self.again().has_same_content(self)
 
-    def says_as(self, other: "SeenGovernance") -> bool:
+    def has_same_content(self, other: "PolicySnapshot") -> bool:
         identities, others = (
             [stamp and stamp[:2] for stamp in each.directories.values()] for each in (self, other)
         )
         return self.files == other.files and identities == others
 
 
-class Served(Struct, frozen=True):
+class ServedAgent(Struct, frozen=True):
     agent: str
     project: Project
     runtime: Runtime
     inbox: Inbox
     tools: Mapping[str, Tool]
-    """What is listed, and what may be called: the rest is unknown here."""
-    seen: SeenGovernance
+    """The tools that are listed and may be called; any other name is unknown."""
+    seen: PolicySnapshot
 
 
 class Agents:
@@ -71,27 +70,27 @@ class Agents:
         self._open_project = open_project
         self.is_structured = is_structured
         self._lock = threading.Lock()
-        self._served: dict[str, Served] = {}
+        self._served: dict[str, ServedAgent] = {}
         self._session_id = new_session_id()
         self.project = open_project()
 
-    def get(self, name: str | None = None) -> Served:
+    def get(self, name: str | None = None) -> ServedAgent:
         with self._lock:
             agent = self.project.agent_named(name)
             known = self._served.get(agent)
             if known is not None:
                 if known.seen.again() == known.seen:
                     return known
-                seen = _look(self.project, agent)
-                if seen.says_as(known.seen):
+                seen = _take_snapshot(self.project, agent)
+                if seen.has_same_content(known.seen):
                     self._served[agent] = known = replace(known, seen=seen)
                     return known
-            # Threat: what cannot be read must not leave the old policy in force. Until there
-            # is another runtime, the old one stays known, and is not current.
+            # Threat: an unreadable policy must not leave the old one in force. The old runtime
+            # stays registered until the new one opens, but is not current and is not returned.
             opened = self._open(agent)
             self._served[agent] = opened
             if known is not None:
-                # Calls that run in it come to their end under the policy that let them in.
+                # Running calls finish under the policy that allowed them.
                 known.runtime.close()
             return opened
 
@@ -101,18 +100,18 @@ class Agents:
                 served.runtime.close()
             self._served.clear()
 
-    def _open(self, agent: str) -> Served:
-        """The agent as it is governed now: the policy is read between two looks that agree."""
+    def _open(self, agent: str) -> ServedAgent:
+        """Open the agent under its current policy, read between two snapshots that agree."""
         project = self.project
         for _ in range(_OPENED_MAX):
-            before = _look(project, agent)
+            before = _take_snapshot(project, agent)
             project = self._open_project()
-            seen = _look(project, agent)
+            seen = _take_snapshot(project, agent)
             if seen.files == before.files:
                 break
         else:
             raise errors.HostError(
-                "what governs the agent changes all the time", hint="try again when it does not"
+                "the agent's policy keeps changing while it is read", hint="try again later"
             )
         self.project = project
         runtime = open_runtime(
@@ -120,19 +119,19 @@ class Agents:
         )
         schemas = runtime.tools.for_provider("mcp")
         tools = {schema["name"]: Tool.model_validate(schema) for schema in schemas}
-        return Served(agent, project, runtime, open_inbox(project), tools, seen)
+        return ServedAgent(agent, project, runtime, open_inbox(project), tools, seen)
 
 
-def _look(project: Project, agent: str) -> SeenGovernance:
+def _take_snapshot(project: Project, agent: str) -> PolicySnapshot:
     layout, environment = project.layout, project.environment
     lineage = project.agents.lineage(agent)
-    files = _look_at(
+    files = _stamp_all(
         project.root.path / PROJECT_POLICY,
         project.root.path / PROJECT_POLICY_JSON,
         layout.config / "policy.toml",
         layout.config / "policy.json",
         layout.admin_config,
-        # Threat: a tool whose package was uninstalled is called on by who was shown it.
+        # Threat: a client still calls a tool whose package was uninstalled.
         layout.ledger_paths()[LedgerName.PACKAGES],
         environment.user_config,
         environment.trust,
@@ -140,17 +139,17 @@ def _look(project: Project, agent: str) -> SeenGovernance:
         registry_directory(environment),
         *(record.file for record in lineage),
     )
-    directories = _look_at(
+    directories = _stamp_all(
         project.root.path,
         layout.root,
         layout.agents,
         *(record.file.parent for record in lineage),
         *(record.workspace for record in lineage),
     )
-    return SeenGovernance(files, directories)
+    return PolicySnapshot(files, directories)
 
 
-def _look_at(*places: Path) -> _Looks:
+def _stamp_all(*places: Path) -> _Stamps:
     return {place: _stamp(place) for place in places}
 
 
@@ -163,22 +162,22 @@ def _stamp(path: Path) -> _Stamp:
     return (found.st_dev, found.st_ino, rights, found.st_size, found.st_ctime_ns)
 
 
-# In the era in which a call is answered with its question and made again with the answer, a
-# command whose effect differs from run to run would never be what was approved. What it left
-# when it was asked about is kept, and that is what the answer is for.
+# In the 2026 era the client repeats the call with the answer. A command whose effect differs from
+# run to run would then never match its approval, so its changes are kept, and the answer applies
+# to the kept changes.
 
 
 def settle_changes(
-    served: Served,
+    served: ServedAgent,
     asker: elicitation.ReturningAsker,
     tool: str,
     arguments: Mapping[str, Json],
     bounds: Bounds,
 ) -> ToolResult | None:
-    """What came of the answer; None where no changes wait for it: then the call is made.
+    """Apply the answer to the kept changes; None if no changes wait for it, so that the call runs.
 
-    Threat: whatever comes back is the client's to forge, keep and send again. The state is sealed;
-    what it names is looked up and compared, and its changes are taken once. Raises: UsageError: the
+    Threat: the client can forge, keep and replay answers. The state is sealed, the request that it
+    names is compared with the call, and its changes are applied once. Raises: UsageError: the
     runtime is closed. IntegrityError, ConfigError, HostError.
     """
     returned = asker.returned
@@ -190,7 +189,7 @@ def settle_changes(
         return None
     approval = elicitation.approval_of(returned.said, asker.name)
     if approval.is_granted:
-        return _bring_in(served, parked, approval, bounds)
+        return _apply_changes(served, parked, approval, bounds)
     if approval.code == errors.ApprovalRefusedError.code:
         served.inbox.record(answered_later(replace(parked, answered_by=approval.by), REFUSED))
         served.inbox.forget_waiting(request)
@@ -204,30 +203,32 @@ def settle_changes(
     return with_question(_refused(served, parked, kept, bounds), kept)
 
 
-def _find(served: Served, returned: elicitation.Returned) -> Parked | None:
+def _find(served: ServedAgent, returned: elicitation.ReturnedAnswer) -> Parked | None:
     try:
         parked = served.inbox.find(returned.identity)
     except (errors.UsageError, errors.ConfigError):
-        # It is gone, or does not load: what becomes of the call is said where it is asked about.
+        # Missing or unreadable: the call then runs, and the approver reports the problem.
         return None
     return parked if parked.request.digest == returned.digest else None
 
 
-def _bring_in(served: Served, parked: Parked, approval: Approval, bounds: Bounds) -> ToolResult:
+def _apply_changes(
+    served: ServedAgent, parked: Parked, approval: Approval, bounds: Bounds
+) -> ToolResult:
     try:
         granted = grant_here(served.project, parked.id, approval.by, parked)
         return resume(served.project, granted, bounds)
     except errors.ApprovalExpiredError as error:
         note, hint = error.message, error.hint
     except errors.UsageError:
-        note, hint = elicitation.ANSWERED_BEFORE, elicitation.ASK_ANEW
-    # Nobody can say yes to it any more: the call is asked about anew.
+        note, hint = elicitation.ANSWERED_BEFORE, elicitation.ASK_AGAIN
+    # The request can no longer be approved: the next call asks again.
     served.inbox.forget_waiting(parked.request)
     late = Approval(False, approval.by, errors.ApprovalExpiredError.code, note, hint=hint)
     return _refused(served, parked, late, bounds)
 
 
-def _refused(served: Served, parked: Parked, approval: Approval, bounds: Bounds) -> ToolResult:
+def _refused(served: ServedAgent, parked: Parked, approval: Approval, bounds: Bounds) -> ToolResult:
     request = parked.request
     refusal = refusal_without(approval, request.actions[0])
     return served.runtime.refuse(request.tool, refusal, bounds)

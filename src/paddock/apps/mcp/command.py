@@ -1,4 +1,4 @@
-"""`paddock mcp`. Nothing of the SDK is loaded before a server starts."""
+"""`paddock mcp`. The SDK is loaded only when a server starts."""
 
 import argparse
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ def _serve_http(agents: "Agents", options: command.Options, console: Console) ->
         raise UsageError(
             f"{quote(address.host)} can be reached from other machines",
             where="--http",
-            hint="add --allow-remote if that is meant; the token is all that protects it",
+            hint="add --allow-remote if this is intended; only the token protects the server",
         )
     agent = _agent_of(agents.project, options)
     mine = agents.project.layout, agents.project.environment, agent
@@ -74,7 +74,7 @@ def _install(options: command.Options, console: Console) -> command.Reply:
     edit = plan_install(file, scope, entry)
     is_wanted = _apply(edit, options, console)
     is_new = edit.changes and is_wanted
-    said = f"{'wrote' if is_new else 'stands already in'} {edit.file.path}"
+    said = f"{'wrote' if is_new else 'already installed in'} {edit.file.path}"
     value: Json = {"file": str(edit.file.path), "is_new": is_new, "entry": entry}
     return _replied(value, said, is_wanted=is_wanted)
 
@@ -90,11 +90,11 @@ def _uninstall(options: command.Options, console: Console) -> command.Reply:
     elsewhere = find_elsewhere(client, scope, root, home, console.variables)
     for each in elsewhere if is_wanted else ():
         console.advise(f"note: {each.describe(client)}")
-    # Whoever names no scope wants it gone, and it is not.
+    # Without --scope the user wants the entry gone; one left in another scope is a failure.
     is_done = is_wanted and (edit.changes or options.scope is not None or not elsewhere)
     value: Json = {"file": str(edit.file.path), "changed": edit.changes and is_wanted}
     value["elsewhere"] = [each.as_json() for each in elsewhere]
-    said = f"{'taken out of' if edit.changes else 'is not in'} {edit.file.path}"
+    said = f"{'removed from' if edit.changes else 'not installed in'} {edit.file.path}"
     return _replied(value, said, is_wanted=is_wanted, is_done=is_done)
 
 
@@ -109,7 +109,7 @@ def _import(options: command.Options, console: Console) -> command.Reply:
     names = plan.move.names if is_wanted else {}
     said = f"moved {', '.join(names.values()) or 'nothing'} into {moving.policy}"
     if names:
-        said += "; look at what they may reach, then: paddock trust, and paddock mcp review"
+        said += "; check what they may reach, then: paddock trust, and paddock mcp review"
     return _replied({"moved": names, "left": plan.left}, said, is_wanted=is_wanted)
 
 
@@ -144,11 +144,11 @@ def _token(options: command.Options, console: Console) -> command.Reply:
     mine = project.layout, project.environment, agent
     token, file = make_token(*mine), token_path(*mine)
     if not options.json:
-        console.warn(f"kept at {file}; an earlier token of {agent} counts no more")
+        console.warn(f"saved to {file}; an earlier token of {agent} is no longer valid")
     return command.Reply({"status": "ok", "agent": agent, "token": token, "file": str(file)}, token)
 
 
-def _look(options: command.Options, console: Console, *, adds: bool) -> command.Reply:
+def _review(options: command.Options, console: Console, *, adds: bool) -> command.Reply:
     from paddock.apps.mcp import review
 
     return review.add_server(options, console) if adds else review.review(options, console)
@@ -178,9 +178,9 @@ def _agrees(edits: Sequence[ClientFileEdit], options: command.Options, console: 
     return console.agrees("write this? [y/N] ")
 
 
-_WHOSE = "whose tools (default: main, or admin)"
+_WHOSE = "the agent to serve (default: main, or admin)"
 _AGENT = command.opt("--agent", "NAME", _WHOSE)
-# `paddock mcp --agent` may stand before it.
+# The option may also come before the subcommand: `paddock mcp --agent`.
 _AGENT_HERE = command.opt("--agent", "NAME", _WHOSE, default=argparse.SUPPRESS)
 _EDITS = (
     command.opt(
@@ -189,7 +189,7 @@ _EDITS = (
     command.opt(
         "--scope",
         None,
-        "the project's or yours everywhere (default: project, of codex user)",
+        "the project's, or yours everywhere (default: project; for codex: user)",
         choices=("project", "user"),
     ),
     command.flag("--yes", "do not ask"),
@@ -199,7 +199,7 @@ _REVIEWS = (_AGENT_HERE, command.flag("--yes", "do not ask"))
 
 COMMAND = command.Command(
     "Serve an agent's tools to MCP clients, on standard streams or over HTTP.\n"
-    "Over HTTP a bearer token says which agent is calling; it is made at the first start.",
+    "Over HTTP a bearer token identifies the calling agent; it is created at the first start.",
     "  paddock mcp install --client claude\n"
     "  paddock mcp uninstall --client claude\n"
     "  paddock mcp import --client claude\n"
@@ -210,29 +210,29 @@ COMMAND = command.Command(
     "  paddock mcp review issues",
     _AGENT,
     command.opt("--http", "HOST:PORT", "serve over HTTP"),
-    command.flag("--allow-remote", "HOST may be reachable from elsewhere"),
-    command.opt("--name", "HOST", "a name in Host to accept", action="append", default=[]),
-    command.flag("--structured", "answer with structured content, too"),
+    command.flag("--allow-remote", "HOST may be reachable from other machines"),
+    command.opt("--name", "HOST", "a host name to accept", action="append", default=[]),
+    command.flag("--structured", "also answer with structured content"),
     command.Part("install", "configure a client", _install, *_EDITS, _AGENT_HERE),
-    command.Part("uninstall", "take that out", _uninstall, *_EDITS),
+    command.Part("uninstall", "remove that", _uninstall, *_EDITS),
     command.Part("import", "move a client's servers behind the gateway", _import, *_EDITS),
     command.Part("export", "move them back, byte for byte", _export, *_EDITS),
     command.Part(
         "token",
-        "make an agent's token for the HTTP server anew",
+        "create a new token of an agent for the HTTP server",
         _token,
         command.opt("verb", "create", choices=("create",)),
         _AGENT_HERE,
     ),
     command.Part(
         "add",
-        "have another MCP server's tools behind the gateway",
-        partial(_look, adds=True),
+        "add another MCP server behind the gateway",
+        partial(_review, adds=True),
         *_REVIEWS,
-        command.opt("--url", "URL", "reach it there"),
-        command.opt("--network", "HOST:PORT", "what it may reach", action="append", default=[]),
+        command.opt("--url", "URL", "the server's address"),
+        command.opt("--network", "HOST:PORT", "a host it may reach", action="append", default=[]),
         command.opt(
-            "--addresses", "CIDR", "where those may be, if not public", action="append", default=[]
+            "--addresses", "CIDR", "the hosts' addresses, if private", action="append", default=[]
         ),
         command.opt("--env", "NAME=VALUE", "or NAME=credential:NAME", action="append", default=[]),
         command.opt(
@@ -243,15 +243,15 @@ COMMAND = command.Command(
             default=[],
         ),
         command.opt(
-            "--files", None, "the workspace as it sees it", choices=("none", "read", "write")
+            "--files", None, "its access to the workspace", choices=("none", "read", "write")
         ),
-        command.opt("server", "NAME", "what to call it"),
-        command.opt("command", "COMMAND", "what to run, behind --", nargs="*"),
+        command.opt("server", "NAME", "its name in the policy"),
+        command.opt("command", "COMMAND", "the command to run, after --", nargs="*"),
     ),
     command.Part(
         "review",
-        "look at what other servers say of themselves, and offer just that",
-        partial(_look, adds=False),
+        "review the definitions of other servers, and offer exactly those",
+        partial(_review, adds=False),
         *_REVIEWS,
         command.opt("server", "NAME", "one of them (default: all)", nargs="*"),
     ),

@@ -1,9 +1,9 @@
-"""Asking a client's person: an elicitation, in the way of either protocol era.
+"""Ask the client's user by elicitation, in either protocol era.
 
-Until 2025 the server asks while the call waits. In 2026 nothing goes from server to
-client: the call is answered with the question, kept in the inbox, and the client makes
-it again with the answer and a state that was sealed for it. The state names the kept
-request; of any number of times that it comes back, one counts.
+Until 2025 the server asks while the call waits. In 2026 the server sends no requests to the
+client: it answers the call with the question and keeps the request in the inbox. The client
+repeats the call with the answer and a sealed state, which names the kept request and is
+accepted once.
 """
 
 import asyncio
@@ -31,18 +31,18 @@ from paddock.runtime.inbox import Inbox
 from paddock.values.calls import Cancel, Json, ToolResult
 
 if TYPE_CHECKING:
-    from paddock.apps.mcp.agents import SeenGovernance, Served
+    from paddock.apps.mcp.agents import PolicySnapshot, ServedAgent
 
 T = TypeVar("T")
 R = TypeVar("R", bound=types.Result)
 
 KEY: Final = "approval"
-"""Of the one question in a result that asks."""
+"""The key of the question in a result."""
 ANSWERED_BEFORE: Final = (
-    "the question was answered before, or its time is over; for calls that are the same it is "
-    "one question, and an answer to it is for one of them"
+    "the question was already answered, or it has expired; identical calls share one question, "
+    "whose answer counts for one of them"
 )
-ASK_ANEW: Final = "make the call again, and it is asked about anew"
+ASK_AGAIN: Final = "make the call again to ask again"
 
 
 def yes_or_no(about: str) -> types.ElicitRequestedSchema:
@@ -50,11 +50,11 @@ def yes_or_no(about: str) -> types.ElicitRequestedSchema:
     return {"type": "object", "properties": {"approve": field}, "required": ["approve"]}
 
 
-_SCHEMA: Final = yes_or_no("Only this very call, with what stands at its target now.")
+_SCHEMA: Final = yes_or_no("Only this call, with its target's current content.")
 
 
 class ClientCall(Struct, frozen=True):
-    """A call of a client, whose person can be asked while it waits."""
+    """A call of a client, whose user can be asked while it waits."""
 
     session: ServerSession
     request_id: types.RequestId | None
@@ -67,7 +67,7 @@ class ClientCall(Struct, frozen=True):
         return self.wait(self.session.elicit_form(message, schema, self.request_id))
 
     def wait(self, asking: Coroutine[Any, Any, T]) -> T | None:
-        """Return the answer, None where none comes in time. Called in the thread of the call."""
+        """Return the answer, or None if none comes in time. Called in the thread of the call."""
         future = asyncio.run_coroutine_threadsafe(asking, self.loop)
         forget = self.cancel.on_cancel(future.cancel)
         try:
@@ -80,7 +80,7 @@ class ClientCall(Struct, frozen=True):
 
 
 class Unasked(Struct, frozen=True):
-    """A client that shows no forms."""
+    """The approver for a client that does not support forms."""
 
     def answer(self, request: ApprovalRequest) -> Approval:
         said = "this client cannot be asked"
@@ -88,7 +88,7 @@ class Unasked(Struct, frozen=True):
 
 
 def can_be_asked(capabilities: types.ClientCapabilities | None) -> bool:
-    """Whether the client shows forms: an empty capability means that it does."""
+    """Return True if the client shows forms; an empty capability means that it does."""
     elicitation = None if capabilities is None else capabilities.elicitation
     return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
@@ -96,31 +96,31 @@ def can_be_asked(capabilities: types.ClientCapabilities | None) -> bool:
 class WaitingAsker(Struct, frozen=True):
     call: ClientCall
     name: str
-    policy: "SeenGovernance"
+    policy: "PolicySnapshot"
 
     def answer(self, request: ApprovalRequest) -> Approval:
-        """The client's answer within the time limit; a failure on the way is none.
+        """Return the client's answer. A failure or timeout counts as no answer.
 
-        Threat: while the question was open, somebody may have forbidden what it is about.
+        Threat: the policy may have changed to deny the call while the question was open.
         """
         said = self.call.elicit(question_of(request), _SCHEMA)
         if said is None:
             note = f"the client gave no answer within {limits.approval_timeout_s:g} s"
             return Approval(False, self.name, ApprovalUnavailableError.code, note)
         approval = approval_of(said, self.name)
-        if approval.is_granted and not self.policy.governs:
-            note = "what governs the agent changed while it was asked"
+        if approval.is_granted and not self.policy.is_current:
+            note = "the agent's policy or directories changed while the client was asked"
             return Approval(False, self.name, ApprovalExpiredError.code, note)
         return approval
 
 
-class Returned(Struct, frozen=True):
+class ReturnedAnswer(Struct, frozen=True):
     identity: str
     digest: str
     said: types.ElicitResult
 
     @classmethod
-    def of(cls, state: str | None, said: object) -> "Returned | None":
+    def of(cls, state: str | None, said: object) -> "ReturnedAnswer | None":
         known = _opened(state)
         if "request" not in known or not isinstance(said, types.ElicitResult):
             return None
@@ -128,26 +128,26 @@ class Returned(Struct, frozen=True):
 
 
 def _opened(state: str | None) -> dict[str, Any]:
-    """Return what a state holds: it is ours, since the SDK has opened its seal."""
+    """Decode a state. It is authentic, because the SDK has verified its seal."""
     return json.loads(state) if state else {}
 
 
 class ReturningAsker:
-    def __init__(self, inbox: Inbox, returned: Returned | None, name: str) -> None:
+    def __init__(self, inbox: Inbox, returned: ReturnedAnswer | None, name: str) -> None:
         self.returned = returned
         self.name = name
         self._inbox = inbox
         self._asked: ApprovalRequest | None = None
 
     def answer(self, request: ApprovalRequest) -> Approval:
-        """The answer that came back, if it is for exactly this and was not used before.
+        """Return the client's answer, if it is for this request and was not used before.
 
-        Threat: whatever comes back is the client's to forge, keep and send again. The state is
-        sealed; what it names is looked up, compared and taken from the inbox, where it stands once.
+        Threat: the client can forge, keep and replay answers. The state is sealed. The request
+        that it names is compared with this one and removed from the inbox when it is used.
         """
         returned = self.returned
         if not request.can_wait:
-            note = "a connection is not held open until the call comes back"
+            note = "a network connection cannot wait until the client repeats the call"
             return Approval(False, self.name, ApprovalUnavailableError.code, note)
         if returned is None or returned.digest != request.digest:
             self._forget_superseded()
@@ -159,12 +159,12 @@ class ReturningAsker:
         approval = replace(approval, request_id=returned.identity)
         if not self._inbox.settle(request, approval):
             return Approval(
-                False, self.name, ApprovalExpiredError.code, ANSWERED_BEFORE, hint=ASK_ANEW
+                False, self.name, ApprovalExpiredError.code, ANSWERED_BEFORE, hint=ASK_AGAIN
             )
         return approval
 
     def _forget_superseded(self) -> None:
-        """What was asked before and answered now: the call comes to something else by now."""
+        """Drop the answered question: the repeated call would now do something else."""
         returned = self.returned
         if returned is None:
             return
@@ -175,7 +175,7 @@ class ReturningAsker:
     def question(
         self, result: ToolResult, more: dict[str, Any] | None
     ) -> types.InputRequiredResult | None:
-        """Return what the client is asked. `more`, an answer to a server, comes back with it."""
+        """Return the question for the client. `more`, an answer to a server, returns with it."""
         identity = result.details.get(KEY)
         if self._asked is None or not isinstance(identity, str):
             return None
@@ -192,7 +192,7 @@ class ReturningAsker:
 
 
 def approval_of(said: types.ElicitResult, name: str) -> Approval:
-    """What a form says: only an explicit yes is one, and a form that was closed is no answer."""
+    """Read a form. Only an explicit yes approves; a closed form is not an answer."""
     if said.action == "cancel":
         return Approval(
             False, name, ApprovalUnavailableError.code, "the question was closed without an answer"
@@ -205,14 +205,14 @@ def is_yes(said: types.ElicitResult) -> bool:
     return said.action == "accept" and (said.content or {}).get("approve") is True
 
 
-# The servers behind the gateway as a client meets them: resources, prompts, and what they ask.
+# Servers behind the gateway: their resources, prompts and questions, as a client sees them.
 #
-# What a server asks a person goes to the client whose call it is at work for, with the server's
-# name before it; a model of the client's is asked only after a person's yes. In 2026 nothing goes
-# from server to client: there a call is answered with what the server asks, and made again.
+# A server's question to a user goes to the client whose call the server handles, prefixed with the
+# server's name. The client's model is asked only after the user agrees. In 2026 the call is
+# answered with the server's question, and the client repeats it with the answer.
 
 _STATE: Final = "mcp"
-_LEAVE: Final = "Your model answers once, and the server has what it says."
+_LEAVE: Final = "Your model answers once, and the server receives the answer."
 _SHOWN_CHARS_MAX: Final = 2_000
 
 
@@ -232,7 +232,7 @@ class ClientOrigin:
     def sample(
         self, server: str, wanted: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
-        refused = types.ErrorData(code=types.INVALID_REQUEST, message="nobody allows it")
+        refused = types.ErrorData(code=types.INVALID_REQUEST, message="the user did not allow it")
         if self.more is not None or not self._offers("sampling"):
             return refused
         said = json.dumps([each.model_dump(mode="json") for each in wanted.messages])
@@ -256,18 +256,18 @@ class ClientOrigin:
 
 
 def asks(server: str, message: str) -> str:
-    """Threat: a server's question that reads as one of ours, or of the client's own."""
+    """Threat: a server's question imitates one of Paddock or of the client."""
     return f"The MCP server {server} asks (not Paddock):\n{show_text(message)}"
 
 
 Asking = (
     types.CallToolRequestParams | types.ReadResourceRequestParams | types.GetPromptRequestParams
 )
-"""Of what a person, or a server, may have asked something before it is answered."""
+"""Requests during which the user may be asked, by Paddock or by a server."""
 
 
 def more_of(version: str | None, params: Asking) -> dict[str, Any] | None:
-    """Return what a call in the later era brings of what its server asked; None in the earlier."""
+    """Return the answers that a 2026 call carries for its server; None in the earlier era."""
     if version not in MODERN_PROTOCOL_VERSIONS:
         return None
     kept = _opened(params.request_state)
@@ -278,15 +278,15 @@ def more_of(version: str | None, params: Asking) -> dict[str, Any] | None:
 
 
 def input_required(server: str, result: ToolResult) -> types.InputRequiredResult | None:
-    """Return what a server asks before it goes on, for a client that makes the call again."""
+    """Return the server's question, for a client that repeats the call with the answer."""
     said = result.details.get("input_required")
     if said is None:
         return None
     wanted = types.InputRequiredResult.model_validate(said)
     for each in (wanted.input_requests or {}).values():
         if not isinstance(each, types.ElicitRequest):
-            # Threat: a model asked without anybody's leave.
-            raise MCPError(types.INVALID_REQUEST, "the server asks for what nobody allows")
+            # Threat: the server uses the client's model without the user's consent.
+            raise MCPError(types.INVALID_REQUEST, "the server may only ask the user for input")
         each.params.message = asks(server, each.params.message)
     state = json.dumps({_STATE: wanted.request_state})
     return wanted.model_copy(update={"request_state": state})
@@ -294,21 +294,21 @@ def input_required(server: str, result: ToolResult) -> types.InputRequiredResult
 
 # --- resources and prompts ------------------------------------------------------------------
 #
-# A resource is `SERVER+URI`, a prompt `SERVER__NAME`: no two servers have one of the same name.
+# A resource is `SERVER+URI`, a prompt `SERVER__NAME`, so names of two servers never collide.
 
 
-def list_resources(served: "Served") -> types.ListResourcesResult:
+def list_resources(served: "ServedAgent") -> types.ListResourcesResult:
     return _listed(
         served, types.ListResourcesRequest, types.ListResourcesResult, "resources", "uri"
     )
 
 
-def list_templates(served: "Served") -> types.ListResourceTemplatesResult:
+def list_templates(served: "ServedAgent") -> types.ListResourceTemplatesResult:
     request, result = types.ListResourceTemplatesRequest, types.ListResourceTemplatesResult
     return _listed(served, request, result, "resource_templates", "uriTemplate")
 
 
-def list_prompts(served: "Served") -> types.ListPromptsResult:
+def list_prompts(served: "ServedAgent") -> types.ListPromptsResult:
     prompts = [
         {**_shown(each.said), "name": f"{name}__{each.name}"}
         for name, each in served.runtime.servers().prompts()
@@ -317,7 +317,7 @@ def list_prompts(served: "Served") -> types.ListPromptsResult:
 
 
 def call_of(params: Asking) -> tuple[str, str, dict[str, Json]]:
-    """Return the server that is asked, the tool that is called, and its arguments."""
+    """Return the server's name, the tool to call, and its arguments."""
     if isinstance(params, types.CallToolRequestParams):
         return params.name.partition("__")[0], params.name, params.arguments or {}
     if isinstance(params, types.ReadResourceRequestParams):
@@ -341,18 +341,20 @@ def answer_to(
 
 
 def _blocks(result: ToolResult) -> list[dict[str, Any]]:
-    """Raises: MCPError: it was refused; there is no other way to say so."""
+    """Raises: MCPError: the call was refused; these results have no field for that."""
     if result.refusal is not None:
         raise MCPError(types.INVALID_PARAMS, result.content)
     return [dict(each) for each in result.details["mcp"]["content"]]
 
 
-def _listed(served: "Served", request: type[Any], result: type[R], member: str, named: str) -> R:
-    """Return what all servers have of a kind, each with its server's name before its own."""
+def _listed(
+    served: "ServedAgent", request: type[Any], result: type[R], member: str, named: str
+) -> R:
+    """List one kind of item of all servers, each name prefixed with its server's name."""
     servers = served.runtime.servers()
     listed: list[dict[str, Any]] = []
     for name in servers.names:
-        # One that is not there, or not as it was reviewed: the others are listed.
+        # A server that is missing, or differs from its review, does not hide the others.
         with suppress(errors.ToolError):
             found = servers.listed(name, request, result, member)
             listed += ({**_shown(each), named: f"{name}+{each[named]}"} for each in found)

@@ -1,4 +1,4 @@
-"""Serving clients over streamable HTTP: a bearer token says which agent is calling."""
+"""Serve clients over streamable HTTP. A bearer token identifies the calling agent."""
 
 import ipaddress
 import re
@@ -32,7 +32,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from paddock import limits
 from paddock.apps.listener import listen, serve
-from paddock.apps.mcp.agents import Agents, Served
+from paddock.apps.mcp.agents import Agents, ServedAgent
 from paddock.apps.mcp.server import make_server
 from paddock.apps.mcp.stdio import read_content, request_id_of, still_runs
 from paddock.assembly.project import Project
@@ -42,29 +42,29 @@ from paddock.text.show import quote
 
 
 class TokenVerifier(Struct, frozen=True):
-    """Looks a token up at each request, so a replaced one is refused; says a failure once."""
+    """Looks up the token at each request, so a replaced one is refused. Reports an error once."""
 
     project: Project
     only: str | None
-    """The one agent that is served; None for all that have a token."""
-    told: set[str] = field(default_factory=set[str])
-    """What was said already. Owned by the event loop's thread."""
+    """The only agent that is served; None for all that have a token."""
+    reported: set[str] = field(default_factory=set[str])
+    """Errors that were reported. Owned by the event loop's thread."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
         """See `mcp.server.auth.provider.TokenVerifier`. Raises: AuthenticationError."""
         try:
-            # Files are read, and nobody else may wait for that.
+            # In a thread: reading files must not block other requests.
             bearer = await anyio.to_thread.run_sync(self._find, token)
         except PaddockError as error:
-            self._tell(error)
+            self._report(error)
             raise AuthenticationError from error
         for error in bearer.unread:
-            self._tell(error)
+            self._report(error)
         agent = bearer.agent
         if agent is None or self.only not in (None, agent):
             return None
         if not self.project.agents.is_known(agent):
-            # Its declaration was taken away by hand, and its token was not.
+            # The agent's declaration was removed by hand, but not its token.
             return None
         # The token's digest keeps sessions of a replaced token from being taken over.
         return AccessToken(token="", client_id=agent, scopes=[], subject=tokens.token_digest(token))
@@ -72,32 +72,31 @@ class TokenVerifier(Struct, frozen=True):
     def _find(self, token: str) -> tokens.Bearer:
         return tokens.find_bearer(self.project.layout, self.project.environment, token)
 
-    def _tell(self, error: PaddockError) -> None:
+    def _report(self, error: PaddockError) -> None:
         said = error.render()
-        if said not in self.told:
-            self.told.add(said)
+        if said not in self.reported:
+            self.reported.add(said)
             sys.stderr.write(f"paddock mcp: {said}\n")
 
 
-def not_looked_up(connection: HTTPConnection, error: AuthenticationError) -> Response:
-    """The answer where no token can be looked up: nobody is let in, and it may pass."""
+def answer_unverifiable(connection: HTTPConnection, error: AuthenticationError) -> Response:
+    """Refuse the request as temporary when tokens cannot be read."""
     del connection, error
-    return PlainTextResponse("no token can be looked up until a person has looked", 503)
+    return PlainTextResponse("tokens cannot be checked until the operator fixes the server", 503)
 
 
-def _by_token(agents: Agents) -> Served:
+def _find_agent_by_token(agents: Agents) -> ServedAgent:
     token = get_access_token()
     if token is None:
         raise PermissionDeniedError("the request carries no token")
     return agents.get(token.client_id)
 
 
-# Threat: the SDK keeps a session's requests by their ids, and to it 11 and "11" are one. Of
-# two that run at once the first could not be stopped any more, and the second would be
-# where the first is meant.
+# Threat: the SDK stores a session's requests by id, and treats 11 and "11" as the same id. With
+# two of one id running, a cancellation of the first would stop the second.
 #
-# A request runs while its answer is waited for, and while its handler does: a client that
-# hangs up ends the first alone.
+# A request counts as running while the client waits for its answer, and while its handler runs: a
+# client that disconnects ends only the waiting.
 
 _SESSION: Final = "mcp-session-id"
 
@@ -141,14 +140,14 @@ class RunningRequests:
             return await call_next(ctx)
 
 
-# Threat (DNS rebinding): a page in the user's browser, under a name that its owner lets
-# point to this machine, sends requests here. The name then stands in Host, and the page's
-# origin in Origin; a browser lets no page change either. An address in Host is no name.
+# Threat (DNS rebinding): a page in the user's browser sends requests here through a name that its
+# owner points to this machine. Host then contains that name, and Origin the page's origin; a page
+# cannot change either. An IP address in Host cannot be rebound.
 
 
 class Hosts(Struct, frozen=True):
     is_loopback: bool
-    """Bound to this machine alone: then other addresses are refused as well."""
+    """The server listens on loopback only: other addresses in Host are then refused, too."""
     names: frozenset[str] = frozenset()
 
     def permits(self, host: str) -> bool:
@@ -180,19 +179,19 @@ class Gate(Struct, frozen=True):
         headers = Headers(scope=scope)
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or not self.hosts.permits(hosts[0]):
-            await PlainTextResponse("no such host here", 421)(scope, receive, send)
+            await PlainTextResponse("unknown host", 421)(scope, receive, send)
         elif not all(map(self.hosts.permits_origin, origins)):
-            await PlainTextResponse("not from this origin", 403)(scope, receive, send)
+            await PlainTextResponse("origin not allowed", 403)(scope, receive, send)
         else:
             await self.app(scope, receive, send)
 
 
 class Unambiguous(Struct, frozen=True):
-    """Refuses what two readers could take for different things.
+    """Refuses requests that two parsers could read differently.
 
-    That is no JSON, a name that is given twice (the SDK's readers take the last), and the
-    id of a request of the same session that runs still. It stands behind the token, so nobody
-    else's body is parsed, and behind the limit of its size, so it comes whole.
+    That is invalid JSON, a duplicate name (the SDK uses the last), and the id of a request that is
+    still running in the same session. It runs after the token check, so only an agent's body is
+    parsed, and after the size limit, which delivers the body in one piece.
     """
 
     app: ASGIApp
@@ -236,7 +235,7 @@ class Address(Struct, frozen=True):
     def parse(cls, text: str) -> "Address":
         host, _, port = text.rpartition(":")
         if not host or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65_535:
-            raise UsageError(f"{quote(text)} is no HOST:PORT", hint="as in 127.0.0.1:8765")
+            raise UsageError(f"{quote(text)} is not HOST:PORT", hint="as in 127.0.0.1:8765")
         return cls(host.removeprefix("[").removesuffix("]"), int(port))
 
     @property
@@ -248,7 +247,7 @@ class Address(Struct, frozen=True):
 
 
 def make_app(agents: Agents, only: str | None, hosts: Hosts) -> Gate:
-    server = make_server(partial(_by_token, agents), agents)
+    server = make_server(partial(_find_agent_by_token, agents), agents)
     running = RunningRequests()
     server.middleware.insert(0, running.handled)
     manager = StreamableHTTPSessionManager(
@@ -265,7 +264,7 @@ def make_app(agents: Agents, only: str | None, hosts: Hosts) -> Gate:
             Middleware(
                 AuthenticationMiddleware,
                 backend=BearerAuthBackend(verifier),
-                on_error=not_looked_up,
+                on_error=answer_unverifiable,
             ),
             Middleware(AuthContextMiddleware),
         ],
@@ -281,10 +280,10 @@ def serve_http(
     names: frozenset[str],
     say: Callable[[str], None],
 ) -> None:
-    """Serve until SIGTERM or SIGINT; `say` hears the address once it is bound.
+    """Serve until SIGTERM or SIGINT; `say` gets the address once it is bound.
 
-    What is under way then has `limits.mcp_end_s` to come to its end. Raises: UsageError,
-    ConfigError; HostError: the address cannot be used.
+    Running requests then have `limits.mcp_end_s` to finish. Raises: UsageError, ConfigError;
+    HostError: the address cannot be used.
     """
     try:
         agents.get(only)

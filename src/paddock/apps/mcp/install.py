@@ -1,4 +1,4 @@
-"""The server in a client's own configuration file: our entry, and nothing else."""
+"""Edit a client's configuration: Paddock's server entry, and servers moved behind the gateway."""
 
 import json
 import re
@@ -34,20 +34,20 @@ from paddock.values.calls import Json
 
 NAME: Final = OWN_SERVER
 _CALL_TIMEOUT_S: Final = 180
-"""Longer than a person may take to answer, and than a command may run."""
+"""Longer than the time limits for an approval and for a command."""
 _STARTS_IT: Final = frozenset({"command", "args"})
 _HEADER: Final = f"[mcp_servers.{NAME}]"
 _MADE: Final = (b"", b'{\n  "mcpServers": {}\n}\n')
-"""What an installation leaves of a file that it makes, without its entry."""
+"""A file that `install` created, after its entry is removed."""
 
 
 def entry_for(
     client: Client, scope: ClientScope, agent: str | None, plane: Path | None
 ) -> dict[str, Json]:
-    """How the client starts the server: by its bare name in a file that others share.
+    """Build the entry that starts the server: by its bare name in a project's shared file.
 
-    `plane` is the absolute path of the one that is meant wherever the client is started;
-    None for whichever it is started in, as with every file that lies in the project itself.
+    `plane`: the plane to use wherever the client starts. None: that of the directory in which the
+    client starts.
     """
     entry: dict[str, Json] = {
         "command": NAME if scope == "project" else _program(),
@@ -75,10 +75,10 @@ def our_entry(known: object) -> dict[str, Json] | None:
 
 
 def plan_install(file: Path, scope: ClientScope, entry: Mapping[str, Json]) -> ClientFileEdit:
-    """Plan the entry into the file, which is made if it is missing.
+    """Plan to add the entry to the file, which is created if it is missing.
 
-    Of an entry of ours that stands there, what starts the server is set, what is missing is added,
-    and the rest stays: an environment, a time limit. Raises: ConfigError, UsageError.
+    In an existing entry of ours the command is set and missing members are added; other members,
+    such as an environment, are kept. Raises: ConfigError, UsageError.
     """
     found = read_client_file(file, follows=scope == "user")
     return ClientFileEdit(found, with_ours(found.content, str(file), entry))
@@ -102,7 +102,7 @@ def with_ours(content: bytes | None, file: str, entry: Mapping[str, Json]) -> by
 
 
 def with_server(content: bytes, file: str, name: str, entry: Json) -> bytes:
-    """Put a server, of a name that is not there, behind what stands there."""
+    """Append a server whose name the file does not have yet."""
     if not file.endswith(".toml"):
         text = parse_file(content or b"{}\n", file).source.decode()
         return set_member(text, ("mcpServers", name), entry).encode()
@@ -114,7 +114,7 @@ def with_server(content: bytes, file: str, name: str, entry: Json) -> bytes:
 
 
 def without_server(content: bytes, file: str, name: str) -> bytes:
-    """Raises: UsageError: its entry is written so that it cannot be taken out here."""
+    """Raises: UsageError: the entry is written in a form that cannot be removed here."""
     if not file.endswith(".toml"):
         source = parse_file(content, file).source.decode()
         return remove_member(source, ("mcpServers", name)).encode()
@@ -125,16 +125,16 @@ def without_server(content: bytes, file: str, name: str) -> bytes:
 
 
 def _rows_to_set(known: object, entry: Mapping[str, Json], file: str) -> dict[str, Json]:
-    """What of `entry` has to be written over what stands there. Raises: UsageError.
+    """Return the members of `entry` to write over the existing ones. Raises: UsageError.
 
-    Threat: a server of somebody else's by the same name would be gone for good.
+    Threat: an unrelated server of the same name would be overwritten.
     """
     ours = our_entry(known)
     if ours is None:
         raise UsageError(
-            f"another server {NAME!r} is configured",
+            f"another program is configured as the server {NAME!r}",
             where=file,
-            hint="remove its entry first, if that is meant",
+            hint="remove its entry first, if this is intended",
         )
     return {
         name: value
@@ -180,7 +180,7 @@ def _with_rows(text: str, rows: Mapping[str, Json]) -> str:
 def _required(
     text: str, values: Mapping[str, Json], servers: Mapping[str, Json], file: str, name: str
 ) -> bytes:
-    """Return what is to be written, if it says what the file says with just these servers."""
+    """Return the text to write. Raises: UsageError: it changes more than these servers."""
     wanted = {**values, "mcp_servers": dict(servers)}
     try:
         is_said = {"mcp_servers": {}, **tomllib.loads(text)} == wanted
@@ -189,7 +189,7 @@ def _required(
     if not is_said:
         by_hand = toml_lines({name: servers[name]}).rstrip() if name in servers else f"no {name}"
         raise UsageError(
-            f"'mcp_servers' is written so that {name!r} cannot be set or taken out in it",
+            f"cannot edit {name!r} in the form in which 'mcp_servers' is written",
             where=file,
             hint=f"write it as tables, [mcp_servers.NAME], or by hand: {by_hand}",
         )
@@ -217,7 +217,7 @@ def toml_value(value: Json) -> str:
 
 
 def _toml_text(text: str) -> str:
-    # TOML's basic strings are JSON's, but for what is written by pairs of surrogates.
+    # TOML's basic strings are JSON's, except for surrogate pairs.
     written = json.dumps(text, ensure_ascii=False)
     return "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in written)
 
@@ -231,13 +231,13 @@ class Elsewhere(Struct, frozen=True):
     scope: ClientScope
     file: Path
     why: str = ""
-    """Why nobody can tell; empty where it stands there."""
+    """Why the file could not be checked; empty if it has the entry."""
 
     def describe(self, client: Client) -> str:
         if self.why:
-            return f"nobody can tell whether it stands in {self.file}: {self.why}"
+            return f"cannot determine whether the server is in {self.file}: {self.why}"
         line = f"paddock mcp uninstall --client {client} --scope {self.scope}"
-        return f"it stands in {self.file} (scope {self.scope}): {line}"
+        return f"the server is still in {self.file} (scope {self.scope}): {line}"
 
     def as_json(self) -> dict[str, Json]:
         return {"scope": self.scope, "file": str(self.file), "why": self.why}
@@ -250,9 +250,9 @@ def plan_uninstall(file: Path, scope: ClientScope) -> ClientFileEdit:
         return ClientFileEdit(found, found.content)
     if our_entry(known) is None:
         raise UsageError(
-            f"the server {NAME!r} that is configured is another program",
+            f"another program is configured as the server {NAME!r}",
             where=str(file),
-            hint="take its entry out by hand, if that is meant",
+            hint="remove its entry by hand, if this is intended",
         )
     rest = without_server(found.content, str(file), NAME)
     return ClientFileEdit(found, None if rest in _MADE else rest)
@@ -271,7 +271,7 @@ def find_elsewhere(
 
 
 def without_table(text: str, table: str) -> str:
-    """Return TOML without a table and those below it, where they stand under their headers."""
+    """Return TOML without a table and its subtables, if they are written under headers."""
     headers = f"[{table}]", f"[{table}."
     kept: list[str] = []
     is_ours = False
@@ -282,7 +282,7 @@ def without_table(text: str, table: str) -> str:
             was_ours, is_ours = is_ours, said.startswith(headers)
             if is_ours and not was_ours and kept and not kept[-1].strip():
                 kept.pop()
-            # What stands between our last line and the next table is not ours.
+            # Comments and blank lines between our last line and the next table are kept.
             kept += [] if is_ours else behind
             behind = []
         if not is_ours:
@@ -294,26 +294,26 @@ def without_table(text: str, table: str) -> str:
     return "".join((*kept, *behind))
 
 
-# Servers moved behind the gateway, and back, byte for byte.
+# Move servers behind the gateway, and back, byte for byte.
 #
-# Sequence: what both files were on record → servers in the policy → out of the client's file.
-# Back: into the client's file → out of the policy → off the record. So a server stands in one of
-# the two at every moment, and whoever comes next finds a move that was stopped and takes it back.
+# Import: record both files → add the servers to the policy → remove them from the client's file.
+# Export: add them to the client's file → remove them from the policy → remove the record. So each
+# server is always in at least one of the files, and the next run undoes an interrupted import.
 
 _IGNORED: Final = frozenset({"type", "required", "startup_timeout_sec", "tool_timeout_sec"})
-_HINT: Final = '# network = ["HOST:443"]  # what it may reach\n# files = "read"  # or "write"\n'
+_HINT: Final = '# network = ["HOST:443"]  # hosts it may reach\n# files = "read"  # or "write"\n'
 
 
 class Move(Strict, frozen=True):
-    """One import: both files before it, the client's after it, and what the policy got."""
+    """One import: the client's file before and after, and the text added to the policy."""
 
     before: str
     after: str
     names: dict[str, str]
-    """Of each server: the client's name for it, and the policy's."""
+    """Each server's name in the client's file → its name in the policy."""
     added: str
     is_new: bool
-    """Whether the policy's file was made for it."""
+    """True if the import created the policy file."""
 
 
 class _Moves(Strict, frozen=True):
@@ -329,7 +329,7 @@ class ImportPlan(Struct, frozen=True):
 
 
 class Moving:
-    """One client's file, and the policy that its servers move into."""
+    """Moves servers between one client's file and the policy."""
 
     def __init__(
         self, project: Project, client: Client, scope: ClientScope, variables: Mapping[str, str]
@@ -342,12 +342,12 @@ class Moving:
         is_users = scope == "user"
         self.policy = environment.user_config if is_users else own_policy_path(root)
         if self.policy.suffix != ".toml":
-            raise ConfigError("servers are moved into TOML alone", where=str(self.policy))
+            raise ConfigError("servers can be moved only into TOML", where=str(self.policy))
         self._record = environment.paddock_home / "mcp" / f"{path_id(self.file)}.json"
 
     def plan_import(self) -> ImportPlan:
-        """Raises: ConfigError, UsageError: a file is not understood, or names a server as ours."""
-        self._take_back_stopped()
+        """Raises: ConfigError, UsageError: a file is malformed, or has another `paddock` server."""
+        self._undo_interrupted()
         found, policy = self._read(self.file), self._read(self.policy)
         names: dict[str, str] = {}
         left: dict[str, str] = {}
@@ -387,8 +387,8 @@ class Moving:
         plan.client.apply()
 
     def plan_export(self) -> ClientFileEdit:
-        """Plan the client's file with all that was moved; as it was, if nobody changed it since."""
-        self._take_back_stopped()
+        """Plan to return all moved servers: the old content, if the file is unchanged since."""
+        self._undo_interrupted()
         found = self._read(self.file)
         content = found.content or b""
         for move in reversed(self.moves()):
@@ -399,30 +399,30 @@ class Moving:
     def apply_export(self, edit: ClientFileEdit) -> None:
         edit.apply()
         while moves := self.moves():
-            self._take_back(moves)
+            self._undo(moves)
 
     def moves(self) -> tuple[Move, ...]:
         content = atomic.read_file(self._record, CLIENT_FILE_BYTES_MAX)
         return () if content is None else parse_file(content, "").convert(_Moves).moves
 
     def _with_moved(self, content: bytes, move: Move) -> bytes:
-        """Put each server behind what stands there: somebody changed the file since."""
+        """Append each server: the file has changed since the import."""
         before = read_servers(ClientFile(self.file, move.before.encode(), 0))
         known = read_servers(ClientFile(self.file, content, 0))
         for name in move.names.keys() - known.keys():
             content = with_server(content, str(self.file), name, before[name])
         return content
 
-    def _take_back_stopped(self) -> None:
+    def _undo_interrupted(self) -> None:
         moves = self.moves()
         if moves and self._read(self.file).content == moves[-1].before.encode():
-            self._take_back(moves)
+            self._undo(moves)
 
-    def _take_back(self, moves: tuple[Move, ...]) -> None:
+    def _undo(self, moves: tuple[Move, ...]) -> None:
         move, policy = moves[-1], self._read(self.policy)
         rest = policy.text.replace(move.added, "", 1)
         if move.added not in policy.text:
-            # Somebody has changed a table since: it goes with what they wrote into it.
+            # A table was changed since: it is removed with those changes.
             for name in move.names.values():
                 rest = without_table(rest, f"mcp.servers.{name}")
         is_gone = policy.content is None or (move.is_new and not rest)
@@ -441,27 +441,27 @@ class Moving:
 
 
 def _table_of(name: str, entry: Json) -> tuple[str, str]:
-    """Return a server's name and table. Raises: UsageError: it has what ours has not."""
+    """Return a server's name and table. Raises: UsageError: it has unsupported settings."""
     short = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")[:20].rstrip("-")
     rows = dict(cast("dict[str, Json]", entry)) if isinstance(entry, dict) else {}
     if rows.get("type", "stdio") == "sse" or not rows.pop("enabled", True):
-        raise UsageError("it is reached by SSE, or turned off")
+        raise UsageError("it uses SSE, or is disabled")
     given = {key: value for key, value in rows.items() if key not in _IGNORED}
     if given.get("headers"):
         raise UsageError(
-            "its headers may hold a secret: keep that as a credential, and add the server with "
+            "its headers may contain a secret: store that as a credential, and add the server with "
             "paddock mcp add --url … --header"
         )
     if more := sorted(given.keys() - {"command", "args", "env", "url", "headers"}):
-        raise UsageError(f"{more[0]} has no counterpart")
+        raise UsageError(f"the policy has no counterpart of {more[0]}")
     if "command" not in given and "url" not in given:
         raise UsageError("it has neither a command nor a url")
     if "${" in str(given):
-        raise UsageError("the client fills in ${…}")
+        raise UsageError("it contains ${…}, which only the client expands")
     if "command" in given:
         arguments = given.pop("args", [])
         if not isinstance(arguments, list):
-            raise UsageError("its args are no list")
+            raise UsageError("args: expected a list")
         given["command"] = [given["command"], *arguments]
     wanted = {name: given[name] for name in ("command", "url", "env") if given.get(name)}
     return short, f"[mcp.servers.{short}]\n{toml_lines(wanted)}{_HINT}"

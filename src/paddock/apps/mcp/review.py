@@ -1,4 +1,4 @@
-"""`paddock mcp add` and `paddock mcp review`: other servers, looked at before they are offered."""
+"""`paddock mcp add` and `paddock mcp review`: review MCP servers before agents may use them."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ def add_server(options: Options, console: Console) -> Reply:
     own, table = project.files.project, _table(options)
     if own is not None and f"[mcp.servers.{options.server}]".encode() in own.content:
         raise UsageError(
-            f"the project's policy names an MCP server {quote(options.server)} already",
+            f"the project's policy already has an MCP server {quote(options.server)}",
             where=str(own.path),
             hint=f"change its table, then: paddock trust, and paddock mcp review {options.server}",
         )
@@ -41,7 +41,7 @@ def review(options: Options, console: Console) -> Reply:
     names = options.server or [each.name for each in project.policy.settings.mcp.servers]
     if not names:
         raise UsageError(
-            "policy names no MCP server", hint="paddock mcp add NAME -- COMMAND adds one"
+            "the policy has no MCP servers", hint="paddock mcp add NAME -- COMMAND adds one"
         )
     return _review(project, names, options, console)
 
@@ -64,7 +64,7 @@ def _review(project: Project, names: Sequence[str], options: Options, console: C
         ]
     }
     if not new:
-        return Reply({"status": "ok", **value}, "nothing has changed since it was reviewed")
+        return Reply({"status": "ok", **value}, "nothing has changed since the last review")
     if not options.yes and not console.agrees("offer exactly this to agents? [y/N] "):
         return Reply({"status": "error", **value}, "not accepted", EXIT_NO)
     for each in new:
@@ -82,10 +82,10 @@ def _rows(review: ServerReview) -> Iterator[str]:
 
 
 def show_difference(difference: Redefinition) -> Iterator[str]:
-    """Yield what a person sees of it: all that is new, whole where it is too much to compare."""
+    """Yield the lines to review: a diff, or the whole definition if the diff would be cut."""
     key = show_name(difference.key)
     if difference.now is None:
-        yield f"  gone: {key}"
+        yield f"  removed: {key}"
     elif difference.before is None:
         yield f"  new: {key}"
         yield from (f"    {line}" for line in _text(difference.now).splitlines())
@@ -93,13 +93,13 @@ def show_difference(difference: Redefinition) -> Iterator[str]:
         yield f"  changed: {key}"
         before, now = _text(difference.before), _text(difference.now)
         diff = unified_diff(before.encode(), now.encode(), key, _LINES_MAX)
-        # Threat: what a difference leaves out would be accepted by somebody who never saw it.
+        # Threat: the user would accept lines that a shortened diff does not show.
         shown = diff if is_whole_diff(diff) else now
         yield from (f"    {line}" for line in shown.splitlines())
 
 
 def _text(definition: Definition) -> str:
-    """Return it for a person. Threat: an instruction that only the model would see."""
+    """Show the whole definition. Threat: an instruction that only the model would see."""
     rest = {name: each for name, each in definition.said.items() if name != "description"}
     shown = json.dumps(show_values(rest), indent=2, ensure_ascii=False, sort_keys=True)
     return f"{definition.description}\n{shown}\n"
@@ -119,10 +119,10 @@ def _pairs(given: Sequence[str], option: str, example: str) -> dict[str, Json]:
     parts = [each.partition("=") for each in given if "=" in each]
     found: dict[str, Json] = {name: value for name, _, value in parts}
     if len(found) < len(given):
-        # Threat: a name that is left out makes a value of all that was given.
-        names = ", ".join(map(quote, found))
+        # Threat: quoting a value without a name would print a secret.
+        names = ", ".join(map(quote, found)) or "none"
         raise UsageError(
-            f"a value is without a name, or a name is given twice, beside {names or 'no other'}",
+            f"a value has no name, or a name is given twice; names found: {names}",
             where=option,
             hint=f"as in {option} {example}",
         )

@@ -1,4 +1,4 @@
-"""The server's two answers, tools/list and tools/call, for both protocol eras."""
+"""Answer tools/list and tools/call, in both protocol eras."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from paddock import __version__, errors, limits
 from paddock.apps.mcp import elicitation
-from paddock.apps.mcp.agents import Agents, Served, settle_changes
+from paddock.apps.mcp.agents import Agents, ServedAgent, settle_changes
 from paddock.gateway.gateway import ASKER
 from paddock.providers.failures import CancelToken
 from paddock.runtime.prepared import Bounds
@@ -34,14 +34,13 @@ from paddock.text.json import json_name
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json, Refusal, ToolResult
 
-# One slow call never holds others: it has a thread of its own, and the loop that reads
-# and writes messages runs no tool. A place is given back when the call has really ended,
-# not when its client has left.
+# A slow call does not block others: each call runs in a thread, and the event loop runs no tool.
+# A slot is released when the call has ended, not when its client disconnects.
 
 T = TypeVar("T")
 
 _PROGRESS_S: Final = 1.0
-"""A call that takes longer is heard of so often, by a client that wants to."""
+"""The interval of progress reports, to clients that request them."""
 
 
 class Calls:
@@ -55,15 +54,15 @@ class Calls:
         session: ServerSession,
         printed: LastLine | None = None,
     ) -> T:
-        """Run `work` in a thread; when the caller is cancelled, `cancel` is, and work is awaited.
+        """Run `work` in a thread. If the caller is cancelled, cancel `cancel` and await the thread.
 
-        Threat: a client that cancels and calls again would leave commands behind and
-        have more of them run than there are places. `printed` is shown with the progress.
+        Threat: a client that cancels and calls again would leave commands running, more than the
+        limit. `printed` is shown with the progress.
         """
         done: list[T] = []
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_watch, cancel, session, printed)
-            # Not abandoned: the thread is told to stop, and its end is waited for.
+            # Not abandoned: a cancelled thread is awaited.
             done.append(await anyio.to_thread.run_sync(work, limiter=self._places))
             tasks.cancel_scope.cancel()
         return done[0]
@@ -79,23 +78,21 @@ async def _watch(cancel: CancelToken, session: ServerSession, printed: LastLine 
             message = f"running for {seconds} s" + (f": {line}" if line else "")
             await session.report_progress(float(seconds), message=message)
     finally:
-        # Also when the call is done: then nothing listens any more.
+        # Also after the call is done, when it has no effect.
         cancel.cancel()
 
 
-# Text alone, which is made for the model: today's clients show `structuredContent` in its
-# place, escaped. Where both are asked for (`paddock mcp --structured`), that holds `content`
-# too, and of the other fields those that are short and are not said there. Host paths stay
-# here.
+# By default the result is only text, which is written for the model: clients show an escaped
+# `structuredContent` instead of it. With `paddock mcp --structured` that contains `content` and
+# other short fields that the text does not contain. Host paths are never sent.
 
 APPROVAL: Final = "approval"
-"""The id of a request that waits in the inbox."""
+"""The id of a request in the inbox."""
 _TEXT_CHARS_MAX: Final = 120
 _LEFT_OUT: Final = frozenset(
     {"success", "path", "to", "action", "error", "hint", "rule", "warnings"}
 )
-"""Said in `content`, or for the host alone: `path` and `to` are absolute in the workspace's
-tools."""
+"""Repeated in `content`, or private to the host: `path` and `to` may be absolute."""
 
 
 def structured(result: ToolResult) -> dict[str, Json]:
@@ -103,7 +100,7 @@ def structured(result: ToolResult) -> dict[str, Json]:
     if result.refusal is not None:
         shown["code"] = result.refusal.code
     if APPROVAL in result.details:
-        # Also for programs, which do not look for it in a sentence.
+        # A program cannot parse it from the text.
         shown[APPROVAL] = result.details[APPROVAL]
     for name, value in result.details.items():
         if name not in shown and name not in _LEFT_OUT and _is_short(value, result.content):
@@ -114,7 +111,7 @@ def structured(result: ToolResult) -> dict[str, Json]:
 def call_result(result: ToolResult, *, is_structured: bool) -> types.CallToolResult:
     """A refused call is an error result, never a protocol error: the model can act on it."""
     others: Any = result.details.get("mcp", {})
-    # Text stands in the result's own already.
+    # The result's content already contains the text.
     blocks = [each for each in others.get("content", ()) if each["type"] != "text"]
     made = types.CallToolResult.model_validate({"content": blocks})
     return types.CallToolResult(
@@ -132,43 +129,43 @@ def _is_short(value: Json, content: str) -> bool:
 
 _NAME: Final = "paddock"
 _NAME_CHARS_MAX: Final = 80
-"""Of a client's, for the ledger."""
+"""For a client's name in the ledger."""
 _INSTRUCTIONS: Final = (
     "File, search and shell tools on one workspace. A policy decides every call; a refusal "
     "names its rule. Paths are relative to the workspace root."
 )
-_TOOLS_HINT: Final = "tools/list says which there are"
+_TOOLS_HINT: Final = "tools/list lists the tools"
 _CLIENT_CALL_KEYS: Final = ("claudecode/toolUseId", "callId")
-"""Where clients say by which id they know the call, which is the id that their hooks see."""
+"""The fields in which clients send their id of the call, which their hooks get, too."""
 _NO_STATE: Final = {"reason": "invalid_request_state"}
-"""What the SDK says of a state that is not its own, is another call's, or came late."""
+"""The SDK's error for a state that is forged, expired or from another call."""
 _NOT_ANSWERED: Final = Refusal(
     errors.ApprovalExpiredError.code,
-    "the answer does not count: it came later than "
-    f"{limits.approval_timeout_s:g} s, or not with what was sent for this very call",
-    "make the call again without it, and it is asked about anew",
+    "the answer does not count: it came after more than "
+    f"{limits.approval_timeout_s:g} s, or without the state that was sent for this call",
+    "make the call again without the answer to ask again",
 )
 
 Context = ServerRequestContext[Any, Any]
 
 
-Door = Callable[[], Served]
-"""Says whose agent a request is for: what the transport knows, nothing that it carries."""
+FindAgent = Callable[[], ServedAgent]
+"""Finds the agent of a request from the transport alone, not from the request's content."""
 
 
 class Handlers(Struct, frozen=True):
-    door: Door
+    find_agent: FindAgent
     calls: Calls
     is_structured: bool
     listed: dict[int, frozenset[str]] = field(default_factory=dict[int, frozenset[str]])
-    """What a client was shown; it is told when that is another list."""
+    """The tools that each client was shown; a client is notified when they change."""
 
     async def list_tools(
         self, context: Context | None, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         del params
-        # It may have to open the agent. It waits for no call: those have places of their own.
-        look = partial(_answered, self.door, attrgetter("tools"))
+        # In a thread, because it may open the agent. It does not use the slots of calls.
+        look = partial(_answered, self.find_agent, attrgetter("tools"))
         found: Mapping[str, types.Tool] | MCPError = await anyio.to_thread.run_sync(look)
         if isinstance(found, MCPError):
             raise found
@@ -187,11 +184,11 @@ class Handlers(Struct, frozen=True):
         called = await self._call(context, params)
         if called.question is not None:
             return called.question
-        await self._tell_of_changes(context.session, called.tools)
+        await self._notify_of_changes(context.session, called.tools)
         return call_result(called.result, is_structured=self.is_structured)
 
     async def ask_others(self, context: Context, params: elicitation.Asking) -> HandlerResult:
-        """Read a resource, or get a prompt, of a server that stands behind. Raises: MCPError."""
+        """Read a resource or a prompt of a server behind the gateway. Raises: MCPError."""
         called = await self._call(context, params)
         return called.question or elicitation.answer_to(params, called.result)
 
@@ -202,26 +199,30 @@ class Handlers(Struct, frozen=True):
         work = partial(_call_served, context, params, bounds, call)
         return await self._run(work, cancel, context.session, printed)
 
-    async def list_others(self, work: Callable[[Served], T], context: Context, params: object) -> T:
-        """List what the servers have that stand behind. Raises: MCPError."""
+    async def list_others(
+        self, work: Callable[[ServedAgent], T], context: Context, params: object
+    ) -> T:
+        """List the items of the servers behind the gateway. Raises: MCPError."""
         del params
         return await self._run(work, CancelToken(), context.session)
 
     async def _run(
         self,
-        work: Callable[[Served], T],
+        work: Callable[[ServedAgent], T],
         cancel: CancelToken,
         session: ServerSession,
         printed: LastLine | None = None,
     ) -> T:
-        """Do it in a thread, for the agent as it is governed by then. Raises: MCPError."""
-        found = await self.calls.run(partial(_answered, self.door, work), cancel, session, printed)
+        """Run `work` in a thread, under the agent's policy of that moment. Raises: MCPError."""
+        found = await self.calls.run(
+            partial(_answered, self.find_agent, work), cancel, session, printed
+        )
         if isinstance(found, MCPError):
             raise found
         return found
 
-    async def _tell_of_changes(self, session: ServerSession, names: frozenset[str]) -> None:
-        """Tell a client whose list of tools is another one by now, as after a review."""
+    async def _notify_of_changes(self, session: ServerSession, names: frozenset[str]) -> None:
+        """Notify a client whose list of tools has changed, for example by a review."""
         client = id(session.client_params)
         listed = self.listed.get(client, names)
         if listed != names:
@@ -230,10 +231,10 @@ class Handlers(Struct, frozen=True):
                 await session.send_tool_list_changed()
 
     async def refuse_unusable(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Put a call on record that the SDK answers, and no handler.
+        """Record a call that the SDK refuses before a handler runs.
 
-        That is one whose arguments are none, and one whose answer to a question came late or with a
-        state that is not ours. Raises: MCPError: as `call_tool`, and whatever comes of the rest.
+        Its arguments are not an object, or it answers a question too late or with an invalid
+        state. Raises: MCPError: as `call_tool` and `call_next`.
         """
         params = ctx.params or {}
         given = cast("Json", params.get("arguments"))
@@ -257,15 +258,15 @@ class Handlers(Struct, frozen=True):
         params = ctx.params or {}
         tool, bounds = str(params.get("name")), Bounds(client_call=_client_call(params))
 
-        def refuse(served: Served) -> ToolResult | None:
+        def refuse(served: ServedAgent) -> ToolResult | None:
             return served.runtime.refuse(tool, refusal, bounds) if tool in served.tools else None
 
         return await self._run(refuse, CancelToken(), ctx.session)
 
 
-def make_server(door: Door, agents: Agents) -> Server[Any]:
+def make_server(find_agent: FindAgent, agents: Agents) -> Server[Any]:
     settings = agents.project.policy.settings.mcp
-    handlers = Handlers(door, Calls(settings.calls_max), agents.is_structured)
+    handlers = Handlers(find_agent, Calls(settings.calls_max), agents.is_structured)
     others: dict[str, Any] = {
         "on_list_resources": partial(handlers.list_others, elicitation.list_resources),
         "on_list_resource_templates": partial(handlers.list_others, elicitation.list_templates),
@@ -278,13 +279,13 @@ def make_server(door: Door, agents: Agents) -> Server[Any]:
         version=__version__,
         title="Paddock",
         instructions=_INSTRUCTIONS,
-        get_tool_input_schema=lambda _: None,  # No argument of ours is repeated in a header.
+        get_tool_input_schema=lambda _: None,  # No argument is repeated in a header.
         on_list_tools=handlers.list_tools,
         on_call_tool=handlers.call_tool,
         **(others if settings.servers else {}),
     )
-    # The key lives as long as this process: a state from before it, or of another server,
-    # opens nothing. The person has as long to answer as anywhere else.
+    # The key exists only in this process: a state of an earlier process or of another server is
+    # invalid. The time limit is the one of every approval.
     security = RequestStateSecurity.ephemeral(ttl=limits.approval_timeout_s)
     boundary = RequestStateBoundary(security, default_audience=_NAME)
     server.middleware = [handlers.refuse_unusable, boundary]
@@ -298,39 +299,39 @@ class Called(Struct, frozen=True):
 
 
 def _asker_for(
-    context: Context, params: elicitation.Asking, call: elicitation.ClientCall, served: Served
+    context: Context, params: elicitation.Asking, call: elicitation.ClientCall, served: ServedAgent
 ) -> elicitation.Unasked | elicitation.WaitingAsker | elicitation.ReturningAsker:
     session = context.session
     if not elicitation.can_be_asked(session.client_capabilities):
         return elicitation.Unasked()
     client = session.client_params
     called = "" if client is None else client.client_info.name[:_NAME_CHARS_MAX]
-    # What the client calls itself, which is a claim.
+    # The client chooses this name: it is not verified.
     name = f"client {show_name(called)}".rstrip()
     if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         return elicitation.WaitingAsker(call, name, served.seen)
     said = (params.input_responses or {}).get(elicitation.KEY)
-    returned = elicitation.Returned.of(params.request_state, said)
+    returned = elicitation.ReturnedAnswer.of(params.request_state, said)
     return elicitation.ReturningAsker(served.inbox, returned, name)
 
 
-def _answered(door: Door, work: Callable[[Served], T]) -> T | MCPError:
-    """In the call's own thread, as soon as it has a place: by the policy of that moment."""
+def _answered(find_agent: FindAgent, work: Callable[[ServedAgent], T]) -> T | MCPError:
+    """Run `work` under the current policy. Called in the call's thread, once it has a slot."""
     try:
         while True:
-            served = door()
+            served = find_agent()
             try:
                 return work(served)
             except errors.UsageError:
-                # Between the two steps another call found that the policy had changed.
+                # In between, another call detected a changed policy and closed the runtime.
                 if not served.runtime.is_closed:
                     raise
     except MCPError as error:
         return error
     except errors.PaddockError as error:
-        # Such as a policy that does not load any more: nothing is listed and nothing runs.
+        # For example, the policy no longer loads: nothing is listed and nothing runs.
         return _not_served(error)
-    except Exception as error:  # The door: a defect has an id, not a traceback.
+    except Exception as error:  # A defect is reported with an id, without a traceback.
         return _defect(error)
 
 
@@ -339,11 +340,11 @@ def _call_served(
     params: elicitation.Asking,
     bounds: Bounds,
     call: elicitation.ClientCall,
-    served: Served,
+    served: ServedAgent,
 ) -> Called:
     server, tool, arguments = elicitation.call_of(params)
     if tool not in served.tools:
-        # Also what an agent tries in vain is on record.
+        # Failed attempts are recorded, too.
         refusal = Refusal(errors.UnknownToolError.code, f"unknown tool {quote(tool)}", _TOOLS_HINT)
         served.runtime.refuse(tool, refusal)
         raise MCPError(
@@ -365,7 +366,7 @@ def _call_served(
 
 
 def _client_call(params: Mapping[str, Any] | None) -> str:
-    """Return the client's id of the call, a claim that stands beside the arguments."""
+    """Return the client's id of the call, which is not verified."""
     meta = cast("object", (params or {}).get("_meta"))
     if not isinstance(meta, Mapping):
         return ""
@@ -375,17 +376,17 @@ def _client_call(params: Mapping[str, Any] | None) -> str:
 
 
 def _not_served(error: errors.PaddockError) -> MCPError:
-    """What the client may know. What is for a person, host paths with it, goes to stderr."""
+    """Return the error for the client. Details for the operator, such as paths, go to stderr."""
     if isinstance(error, (errors.ToolError, errors.UsageError)):
         message = "; ".join(filter(None, [error.message, error.hint]))
     else:
         sys.stderr.write(f"paddock mcp: {error.render()}\n")
-        message = "nothing can be run here until a person has looked; paddock doctor says more"
+        message = "no call can run until the operator fixes the server; paddock doctor says more"
     return MCPError(code=types.INTERNAL_ERROR, message=f"error[{error.code}]: {message}")
 
 
 def _defect(error: Exception) -> MCPError:
-    """A defect of ours: an id for the client, the trace for whoever runs the server."""
+    """Report a defect: an id to the client, the traceback to the operator."""
     identity = os.urandom(6).hex()
     sys.stderr.write(f"paddock mcp: internal error {identity}\n")
     traceback.print_exception(error, file=sys.stderr)

@@ -1,7 +1,7 @@
-"""Serving one client over this process's standard streams.
+"""Serve one client over this process's standard streams.
 
-The descriptors are waited for and never read or written before they are ready: a signal
-is heard also while the client sends nothing and reads nothing.
+A descriptor is read or written only when it is ready, so that signals are handled even while the
+client neither sends nor reads.
 """
 
 import contextlib
@@ -35,8 +35,7 @@ from paddock.text.json import find_twice, json_name
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
-# Every line is a message or has a reason why it is none, and somebody who hears of it: a
-# client that gets no answer waits for one.
+# Every invalid line is reported, to the client if it may wait for an answer, else on stderr.
 
 _SPACE: Final = b" \t\r"
 _HALF_PAIR: Final = lazy_pattern("[\ud800-\udfff]")
@@ -51,12 +50,12 @@ _WANTED: Final = {
 
 
 class Unusable(Struct, frozen=True):
-    """A line that is no message; where nobody is answered, stderr is told."""
+    """A line that is not a valid message. Without an `answer` it is reported on stderr."""
 
     why: str
     answer: types.JSONRPCError | None = None
     ends: types.JSONRPCError | None = None
-    """For our own request that waits for what this line should have been."""
+    """An error for our own request, which waits for the answer that this line should be."""
 
 
 class Messages:
@@ -66,7 +65,7 @@ class Messages:
         self._is_read_past = False
 
     def feed(self, piece: bytes) -> Iterator[types.JSONRPCMessage | Unusable]:
-        """What is whole with this piece. A line over the limit is never held whole."""
+        """Yield the messages that this piece completes. A line over the limit is not buffered."""
         *ends, rest = piece.split(b"\n")
         for end in ends:
             yield from self._add(end)
@@ -74,7 +73,7 @@ class Messages:
         yield from self._add(rest)
 
     def end(self) -> Iterator[types.JSONRPCMessage | Unusable]:
-        """What the line is that ends here; also the last one, which may lack its line end."""
+        """Yield the buffered line as a message; also the last one, which may lack its newline."""
         line = bytes(self._held)
         self._held.clear()
         self._is_read_past = False
@@ -88,14 +87,14 @@ class Messages:
         if len(self._held) + len(part) <= self._line_bytes_max:
             self._held += part
             return
-        # Threat: a line without an end would take all the memory there is.
+        # Threat: a line without an end would fill the memory.
         self._held.clear()
         self._is_read_past = True
         yield refused(f"message too large: over {self._line_bytes_max} bytes")
 
 
 def parse_line(line: bytes) -> types.JSONRPCMessage | Unusable | None:
-    """The message that a line is, or what is wrong with it; None for a blank one."""
+    """Return the message of a line, or what is wrong with it; None for a blank line."""
     if not line.strip(_SPACE):
         return None
     value = _read(line)
@@ -105,17 +104,17 @@ def parse_line(line: bytes) -> types.JSONRPCMessage | Unusable | None:
         members = cast("dict[str, Json]", value)
         return _refused_if_twice(line.decode(), members) or _message(members)
     if isinstance(value, list):
-        return refused("batches are not served: send one message a line")
-    return refused(f"a message is an object, and this is {json_name(value)}")
+        return refused("batches are not supported: send one message per line")
+    return refused(f"a message must be an object, not {json_name(value)}")
 
 
 def read_content(content: bytes) -> Json | types.JSONRPCError:
-    """The value of a request's content; the answer to what is none, or gives a name twice.
+    """Return the JSON value of a request, or an error for invalid JSON or a duplicate name.
 
-    A value that is no message is left to whoever reads it next.
+    A value that is not a message is left to the SDK.
 
-    Threat: who reads it next may take a byte order mark, UTF-16 or half of a surrogate pair,
-    and deeper nesting. In what is not read here, a name could be given twice.
+    Threat: the SDK's parser may accept a byte order mark, UTF-16, half of a surrogate pair and
+    deeper nesting. Input that is not parsed here could hide a duplicate name.
     """
     value = _read(content)
     found = value if isinstance(value, Unusable) else None
@@ -149,15 +148,15 @@ def _read(content: bytes) -> Json | Unusable:
 
 
 def _refused_if_twice(text: str, value: dict[str, Json]) -> Unusable | None:
-    """What becomes of a message in which a name is given twice; None of any other.
+    """Return an error for a message with a duplicate name, else None.
 
-    Threat: of two values one reader judges the first, and another acts on the last.
+    Threat: one parser uses the first of two values, and another the last.
     """
     twice = find_twice(text)
     if twice is None:
         return None
     why = f"{quote(twice.name)} is given twice: give every name once"
-    # Of two ids nobody knows which one waits for an answer.
+    # With two ids the right one to answer is unknown.
     has_two_ids = twice == ("id", True)
     return refused(why) if has_two_ids else _unusable(value, why)
 
@@ -180,28 +179,28 @@ def _message(value: dict[str, Json]) -> types.JSONRPCMessage | Unusable:
     has_result = value.get("result") is not None
     has_error = value.get("error") is not None
     if "method" in value:
-        # Threat: to the SDK a request whose id is none is a notification, and is not answered.
+        # Threat: the SDK treats a request with an invalid id as a notification, without an answer.
         model = types.JSONRPCRequest if "id" in value else types.JSONRPCNotification
     elif has_result and has_error:
-        return _unusable(value, "an answer has either 'result' or 'error'")
+        return _unusable(value, "an answer must have 'result' or 'error', not both")
     elif "result" in value or "error" in value:
         model = types.JSONRPCError if has_error else types.JSONRPCResponse
     else:
-        return _unusable(value, "there is no 'method', no 'result' and no 'error'")
+        return _unusable(value, "'method', 'result' and 'error' are all missing")
     try:
         return model.model_validate(value)
     except ValidationError as error:
         name = str(error.errors(include_input=False)[0]["loc"][0])
-        given = f"not {quote(json.dumps(value[name]))}" if name in value else "and is missing"
-        return _unusable(value, f"{name!r} has to be {_WANTED[name]}, {given}")
+        given = f"not {quote(json.dumps(value[name]))}" if name in value else "but is missing"
+        return _unusable(value, f"{name!r} must be {_WANTED[name]}, {given}")
 
 
 def _unread(text: str, why: str) -> Unusable:
-    """What the SDK's reader does not read may be JSON still: then it has an id to answer."""
+    """Try a second parser on text that the SDK's rejects: if it is JSON, its id is answered."""
     try:
         value: Json = json.loads(text, parse_int=_integer)
     except (ValueError, RecursionError):
-        return refused(f"no JSON that can be read: {why}", code=types.PARSE_ERROR)
+        return refused(f"not valid JSON: {why}", code=types.PARSE_ERROR)
     if "escape" in why:
         why = f"half of a surrogate pair, {why}"
     why = f"the message cannot be read: {why}"
@@ -223,8 +222,8 @@ def _unusable(value: dict[str, Json], why: str) -> Unusable:
         return refused(why, request_id) if "id" in value else Unusable(f"notification: {why}")
     if request_id is None:
         return refused(why)
-    # The ids of our requests and of the client's are not the same ones: where this is an
-    # answer, an error with its id would be one for another request.
+    # The client and Paddock number their requests separately: an error sent for an invalid answer
+    # would carry the id of an unrelated request.
     is_answer = "result" in value or "error" in value
     ends = _error(why, request_id)
     return Unusable(f"answer: {why}", None if is_answer else ends, ends)
@@ -239,20 +238,20 @@ def _id(value: dict[str, Json]) -> types.RequestId | None:
 
 _PIECE_BYTES: Final = 65_536
 _LAST_S: Final = 0.5
-"""So long the last requests may take that came in before the end; then they are told to stop."""
+"""Time for the last requests to finish after the input ends; then they are cancelled."""
 _STANDARD_ERROR: Final = 2
 
 
 def serve_stdio(agents: Agents, agent: str | None, streams: tuple[TextIO, TextIO]) -> None:
     """Serve until the client closes our input, or until SIGTERM or SIGINT.
 
-    Calls that still run are told to stop, and waited for. At a signal, what the client has not read
-    by then is given up. A line that is no message is answered with an error, and ends nothing. The
-    process's own streams, if they are given, are taken for good. Raises: UsageError; ConfigError;
-    HostError: the streams cannot be used.
+    Running calls are cancelled and awaited. At a signal, unread answers are discarded. An invalid
+    line is answered with an error, and serving continues. The process's standard streams, if
+    given, are replaced permanently. Raises: UsageError; ConfigError; HostError: the streams cannot
+    be used.
     """
     try:
-        # What cannot be served is said to whoever starts it, and not to each request.
+        # Report an agent that cannot be served at startup, not at each request.
         agents.get(agent)
         server = make_server(partial(agents.get, agent), agents)
         anyio.run(partial(_serve, server, streams))
@@ -281,13 +280,13 @@ async def _stop_at_signal(scope: anyio.CancelScope) -> None:
 
 
 class StdioWire(Struct, frozen=True):
-    """Two descriptors. They stay blocking, for other processes may hold them too."""
+    """Two descriptors. They stay blocking, because other processes may share them."""
 
     incoming: int
     outgoing: int
 
     async def read(self) -> bytes:
-        """The next piece, empty at the end; a client that has gone sends nothing more."""
+        """Return the next piece, empty at the end or if the client has disconnected."""
         await _wait(anyio.wait_readable, self.incoming)
         try:
             return os.read(self.incoming, _PIECE_BYTES)
@@ -298,7 +297,7 @@ class StdioWire(Struct, frozen=True):
         rest = memoryview(content)
         while rest:
             await _wait(anyio.wait_writable, self.outgoing)
-            # A pipe that is ready takes so much without waiting (pipe(7)), and maybe not more.
+            # A pipe that is ready accepts PIPE_BUF bytes without blocking (pipe(7)).
             rest = rest[os.write(self.outgoing, rest[: select.PIPE_BUF]) :]
 
 
@@ -306,7 +305,7 @@ async def _wait(is_ready: Callable[[int], Awaitable[None]], descriptor: int) -> 
     try:
         await is_ready(descriptor)
     except PermissionError:
-        # EPERM of epoll_ctl(2): a regular file cannot be waited for, and is always ready.
+        # EPERM of epoll_ctl(2): a regular file cannot be polled, and is always ready.
         await anyio.lowlevel.checkpoint()
 
 
@@ -314,16 +313,16 @@ def _open_wire(stdin: TextIO, stdout: TextIO) -> StdioWire:
     incoming, outgoing = stdin.fileno(), stdout.fileno()
     nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return StdioWire(_take(incoming, nothing), _take(outgoing, _STANDARD_ERROR))
+        return StdioWire(_make_private(incoming, nothing), _make_private(outgoing, _STANDARD_ERROR))
     finally:
         os.close(nothing)
 
 
-def _take(descriptor: int, instead: int) -> int:
-    """The stream as a descriptor that nobody else knows, if it is one of the process's own.
+def _make_private(descriptor: int, instead: int) -> int:
+    """Move a standard stream to a private descriptor, and put `instead` in its place.
 
-    What a library or a command prints by mistake goes to stderr then, and not into the
-    protocol, also what is still in a buffer when the process ends: nothing is put back.
+    Text that a library or a command prints by mistake then goes to stderr, not into the protocol.
+    The stream is never restored, because buffers may be flushed when the process ends.
     """
     if descriptor > _STANDARD_ERROR:
         return descriptor
@@ -341,8 +340,8 @@ class Connection:
 
     async def serve(self, server: Server[object]) -> None:
         onward, incoming = anyio.create_memory_object_stream[SessionMessage | Exception]()
-        # The SDK drops an answer that still waits here at the end: none has to wait.
-        # What is held is no more than the requests whose answers the client does not read.
+        # Unbounded, because the SDK drops answers that still wait here at the end. The number of
+        # requests whose answers the client does not read bounds the buffer.
         outgoing, answers = anyio.create_memory_object_stream[SessionMessage](math.inf)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._read, onward)
@@ -380,8 +379,8 @@ class Connection:
         onward: MemoryObjectSendStream[SessionMessage | Exception],
     ) -> None:
         if isinstance(found, types.JSONRPCRequest):
-            # Threat: the SDK keeps requests by this key. Of two with the same one it would
-            # cancel the second where the first is meant, and the first could not be stopped.
+            # Threat: the SDK stores requests by this key. With two of the same key a cancellation
+            # of the first would cancel the second, and the first could not be stopped.
             key = coerce_request_id(found.id)
             if key not in self._in_flight:
                 self._in_flight.add(key)
@@ -399,7 +398,7 @@ class Connection:
         if found.answer is not None:
             await self._send(found.answer)
         else:
-            _say(f"a message was not used, {found.why}")
+            _say(f"a message was ignored, {found.why}")
 
     async def _send(self, message: types.JSONRPCMessage) -> None:
         line = message.model_dump_json(by_alias=True, exclude_unset=True) + "\n"
@@ -413,9 +412,9 @@ class Connection:
 
 
 def _say(text: str) -> None:
-    """On stderr, if it is taken at once: the client need not read that, and we must not wait."""
+    """Write to stderr without blocking: the client may not read it."""
     _, ready, _ = select.select([], [_STANDARD_ERROR], [], 0)
     if ready:
-        # Where it cannot be written, nobody is told.
+        # There is no other place to report to.
         with contextlib.suppress(OSError):
             os.write(_STANDARD_ERROR, f"paddock mcp: {text}\n".encode())

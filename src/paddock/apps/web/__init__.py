@@ -1,14 +1,14 @@
-"""The console: a page on which a person sees what agents do, answers, undoes, and sets policy.
+"""The console: web pages to watch agents, answer requests, undo calls and edit the policy.
 
-    command    `paddock web`, and the tokens of programs
-    access     who is let in: the code of a link, bearers, Host and Origin, the headers
+    command    `paddock web`, and tokens for programs
+    access     authentication: link codes, bearer tokens, Host and Origin, response headers
     server     endpoints, their arguments and errors; listening
-    stream     new entries to every page that is open
-    view       the plane that is looked at, and what an entry is on a page
-    record     entries of all ledgers, one whole, its proof; now; verify, checkpoints, export
-    inbox      what waits for an answer
-    changes    what calls changed, and sessions
-    policy     the policy as it is edited: asked, saved, trusted
+    stream     new entries, sent to every open page
+    view       the served plane; entries and errors as JSON
+    record     ledgers: search, one entry, its proof, verify, checkpoint, export; the "now" page
+    inbox      requests that wait for an answer
+    changes    changes of calls and their undo; sessions
+    policy     the policy editor: questions about a text, save and trust
 
-It is the same data as the command line's, and holds none of its own. `static/` is the page.
+It shows the same data as the command line and stores none. `static/` holds the page.
 """

@@ -1,7 +1,7 @@
-"""Who is let in: the code of a link, bearer tokens, Host and Origin, and a page's headers.
+"""Authenticate requests: link codes, bearer tokens, Host and Origin; set security headers.
 
-No cookie is ever set: one of 127.0.0.1 goes to every port there, so a server that an agent
-starts would be sent it.
+No cookie is ever set: a cookie of 127.0.0.1 goes to every port there, also to a server that
+an agent starts.
 """
 
 import secrets
@@ -14,21 +14,21 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from paddock import limits
-from paddock.apps.web.view import HttpRefusal, PlaneDesk, refused
+from paddock.apps.web.view import HttpRefusal, ServedPlane, refused
 from paddock.plane import tokens
 
 FOLDER: Final = "web"
 ACTING: Final = "acting"
 READING: Final = "reading"
 _SECRET_BYTES: Final = 32
-_AGAIN: Final = "press Enter where paddock web runs, for a new link"
+_AGAIN: Final = "for a new link, press Enter in the terminal of paddock web"
 
 
 class Codes:
-    """Codes of links, each good once and for a minute, for a token that lives as long as we do.
+    """Link codes: each is valid once, for a minute, and gives a token valid until the server ends.
 
-    Threat: an address stands in histories, on screens and in the arguments of the program that
-    opens it. What stands there is worth nothing once the page, or anybody, has used it.
+    Threat: an address leaks through histories, screens and program arguments. Its code is
+    worthless once it was used.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -37,13 +37,13 @@ class Codes:
         self._tokens: dict[bytes, bool] = {}
 
     def new(self) -> str:
-        """Make one; from any thread, so none is put back that is being exchanged."""
+        """Create a code. Any thread may call it: it only adds, so no used code can return."""
         code = secrets.token_urlsafe(_SECRET_BYTES)
         self._codes[_digest(code)] = self._clock() + limits.web_code_s
         return code
 
     def exchange(self, code: str, *, reads_only: bool) -> str:
-        """Return a token. Raises: HttpRefusal: the code was used, is too old, or is none."""
+        """Return a token. Raises: HttpRefusal: the code is unknown, used or expired."""
         until = self._codes.pop(_digest(code), 0.0)
         if self._clock() >= until:
             said = "this link was used already, or is older than a minute"
@@ -53,7 +53,7 @@ class Codes:
         return token
 
     def find(self, token: str) -> bool | None:
-        """Return whether it reads only; None where it is no token of a page."""
+        """Return whether the token is read-only; None if it is not a page's token."""
         return self._tokens.get(_digest(token))
 
 
@@ -61,8 +61,8 @@ def _digest(text: str) -> bytes:
     return sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
-def require_bearer(desk: PlaneDesk, codes: Codes, headers: Headers) -> bool:
-    """Return whether the bearer only reads: a page, or a program by the token in its file.
+def require_bearer(plane: ServedPlane, codes: Codes, headers: Headers) -> bool:
+    """Authenticate a page or a program; return whether it may only read.
 
     Raises: HttpRefusal; ConfigError, HostError.
     """
@@ -71,16 +71,16 @@ def require_bearer(desk: PlaneDesk, codes: Codes, headers: Headers) -> bool:
     if scheme.lower() == "bearer" and token:
         is_only = codes.find(token)
         if is_only is None:
-            found = tokens.find_bearer(desk.site.layout, desk.site.environment, token, FOLDER)
+            found = tokens.find_bearer(plane.site.layout, plane.site.environment, token, FOLDER)
             is_only = None if found.agent is None else found.agent != ACTING
     if is_only is None:
-        raise HttpRefusal(401, "web.token", "no token, or an old one", _AGAIN)
-    return is_only or desk.reads_only
+        raise HttpRefusal(401, "web.token", "missing or expired token", _AGAIN)
+    return is_only or plane.reads_only
 
 
-# Threat (DNS rebinding): a page in the person's browser, under a name that its owner lets point
-# to this machine, sends requests here. The name then stands in Host, and the page's origin in
-# Origin; a browser lets no page change either. Another port of this machine is another origin.
+# Threat (DNS rebinding): a foreign page in the user's browser, whose name resolves to this
+# machine, sends requests here. Host then holds that name and Origin the page's origin, and no
+# page can change them. Another port of this machine is another origin.
 
 _HEADERS: Final = {
     "content-security-policy": (
@@ -103,7 +103,7 @@ class OriginGate(Struct, frozen=True):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            # The server's own start and end: WebSockets are none of its protocols.
+            # Lifespan events of the server; WebSockets are disabled.
             await self.app(scope, receive, send)
             return
 
@@ -116,7 +116,7 @@ class OriginGate(Struct, frozen=True):
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         app = self.app
         if hosts != [self.origin.partition("//")[2]]:
-            app = refused(HttpRefusal(421, "web.host", "no such host here"))
+            app = refused(HttpRefusal(421, "web.host", "unknown host"))
         elif origins not in ([], [self.origin]):
-            app = refused(HttpRefusal(403, "web.origin", "not from this origin"))
+            app = refused(HttpRefusal(403, "web.origin", "request from another origin"))
         await app(scope, receive, with_headers)

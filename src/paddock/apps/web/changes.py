@@ -1,17 +1,17 @@
-"""What calls changed, and taking it back; sessions, and going on with one."""
+"""List and undo the changes of calls; list, show and resume sessions."""
 
 import os
 from collections.abc import Iterable
 from typing import Final
 
 from paddock.agent.session_log import list_sessions, tokens_charged
-from paddock.apps.web.view import WEB, PlaneDesk, row_json
+from paddock.apps.web.view import WEB, ServedPlane, row_json
 from paddock.assembly.questions import require_past_agent
 from paddock.assembly.sessions import SessionWish, open_session, require_session, sessions_of
 from paddock.assembly.undo import Past, open_past
 from paddock.ledger.query import Filter
 from paddock.plane.layout import LedgerName
-from paddock.runtime.changes import PastCall, undos_that_stand
+from paddock.runtime.changes import PastCall, undos_in_effect
 from paddock.values.calls import Json
 
 _CALLS_MAX: Final = 200
@@ -20,14 +20,14 @@ _SESSIONS_MAX: Final = 500
 
 
 def list_files(
-    desk: PlaneDesk, *, agent: str | None = None, path: str | None = None
+    plane: ServedPlane, *, agent: str | None = None, path: str | None = None
 ) -> dict[str, Json]:
-    with open_past(desk.project()) as past:
+    with open_past(plane.project()) as past:
         calls = list(past.calls) if path is None else past.of_path(path)
         if agent is not None:
             past.require_agent(agent)
             calls = [call for call in calls if call.workspace_of == agent]
-        undone, shown = undos_that_stand(past.calls), calls[: -_CALLS_MAX - 1 : -1]
+        undone, shown = undos_in_effect(past.calls), calls[: -_CALLS_MAX - 1 : -1]
         return {
             "calls": [past.call_json(call, undone) for call in shown],
             "omitted": len(calls) - len(shown),
@@ -51,29 +51,29 @@ def _files(past: Past, calls: Iterable[PastCall]) -> list[Json]:
     ]
 
 
-def show_diff(desk: PlaneDesk, *, call: str) -> dict[str, Json]:
-    with open_past(desk.project()) as past:
+def show_diff(plane: ServedPlane, *, call: str) -> dict[str, Json]:
+    with open_past(plane.project()) as past:
         found = past.find(call)
         return {"call": found.call_id, "tool": found.tool, **past.diff(found).as_json()}
 
 
-def undo(desk: PlaneDesk, *, call: str) -> dict[str, Json]:
-    with open_past(desk.opened()) as past:
+def undo(plane: ServedPlane, *, call: str) -> dict[str, Json]:
+    with open_past(plane.opened()) as past:
         answer = past.undo(past.find(call), WEB)
     since = {} if answer.since is None else {"since": answer.since.as_json()}
     return {"call": answer.result.call_id, **answer.result.as_json(), **since}
 
 
-def list_recorded(desk: PlaneDesk, *, agent: str | None = None) -> dict[str, Json]:
-    project = desk.project()
+def list_recorded(plane: ServedPlane, *, agent: str | None = None) -> dict[str, Json]:
+    project = plane.project()
     if agent is not None:
         require_past_agent(project, agent)
     found = list_sessions(sessions_of(project), agent)[: -_SESSIONS_MAX - 1 : -1]
     return {"sessions": [each.as_json() for each in found]}
 
 
-def show_session(desk: PlaneDesk, *, id_: str) -> dict[str, Json]:
-    project = desk.project()
+def show_session(plane: ServedPlane, *, id_: str) -> dict[str, Json]:
+    project = plane.project()
     session, ledgers = require_session(project, id_), sessions_of(project)
     calls = ledgers.query(LedgerName.HO1M, Filter(session_id=id_), _FILES_MAX).entries
     return {
@@ -84,8 +84,8 @@ def show_session(desk: PlaneDesk, *, id_: str) -> dict[str, Json]:
     }
 
 
-def resume(desk: PlaneDesk, *, id_: str, task: str) -> dict[str, Json]:
-    """One more turn. Nobody is asked: what policy asks about goes to the inbox."""
+def resume(plane: ServedPlane, *, id_: str, task: str) -> dict[str, Json]:
+    """Run one more turn. Calls that need an approval go to the inbox."""
     wish = SessionWish(resume=id_, variables=os.environ)
-    with open_session(desk.opened(), wish) as session:
+    with open_session(plane.opened(), wish) as session:
         return session.handle_turn(task).as_json()

@@ -1,4 +1,4 @@
-"""`paddock web`. Nothing of the server is loaded before it starts."""
+"""`paddock web`. The server's modules are loaded only when it starts."""
 
 import os
 import threading
@@ -25,22 +25,25 @@ def _serve(options: Options, console: Console) -> int:
     from paddock.apps.web import server
     from paddock.apps.web.access import Codes
     from paddock.apps.web.stream import Hub
-    from paddock.apps.web.view import PlaneDesk
+    from paddock.apps.web.view import ServedPlane
 
     project = use_project(options, console)
     remote = options.allow_remote
     if remote is not None and not _NAME.fullmatch(remote):
         raise UsageError(
-            f"{quote(remote)} is no name of a host",
+            f"invalid host name {quote(remote)}",
             where="--allow-remote",
-            hint="the name by which your reverse proxy, which ends TLS, is reached",
+            hint="the name of your TLS reverse proxy, as browsers reach it",
         )
-    desk, codes = PlaneDesk(find_site(options, console), options.read_only), Codes(time.monotonic)
+    plane, codes = (
+        ServedPlane(find_site(options, console), options.read_only),
+        Codes(time.monotonic),
+    )
     listening = server.listen_here(options.port)
     number = listening[0].getsockname()[1]
     origin = f"http://{server.name_here()}:{number}" if remote is None else f"https://{remote}"
-    hub = Hub(desk)
-    app = server.make_app(desk, codes, origin, hub)
+    hub = Hub(plane)
+    app = server.make_app(plane, codes, origin, hub)
 
     def say() -> str:
         address = f"{origin}/#code={codes.new()}"
@@ -52,17 +55,17 @@ def _serve(options: Options, console: Console) -> int:
         return address
 
     def say_again() -> None:
-        # Of the descriptor: who waits for a text stream holds its lock when the process ends.
+        # From the descriptor: a thread that waits on a text stream holds its lock at exit.
         while os.read(console.stdin.fileno(), _TYPED_BYTES):
             say()
 
     address = say()
     if console.is_interactive:
-        console.warn("Enter: an address for another page; Ctrl-C: the end")
+        console.warn("Enter: print an address for another window; Ctrl-C: stop")
         threading.Thread(target=say_again, daemon=True).start()
     opener = project.environment.paddock_home / "web" / f"open-{number}.html"
     try:
-        # Without a screen it would be a browser in this terminal, which we would wait for.
+        # Without a display it would start a browser in this terminal, and wait for it.
         has_screen = any(map(console.variables.get, ("DISPLAY", "WAYLAND_DISPLAY")))
         if has_screen and not options.no_browser and remote is None:
             _open(address, opener)
@@ -74,10 +77,10 @@ def _serve(options: Options, console: Console) -> int:
 
 
 def _open(address: str, file: Path) -> None:
-    """Open the page by a private file that leads there.
+    """Open the page through a private file that redirects to it.
 
-    Threat: the arguments of a program are anybody's to read, and the code would stand in those of
-    the browser: another user's process would use it first.
+    Threat: other users can read a program's arguments, so the code must not be among those of
+    the browser: another user's process could use it first.
     """
     make_directories(file.parent)
     page = f'<!doctype html><meta http-equiv="refresh" content="0;url={escape(address)}">\n'
@@ -93,30 +96,30 @@ def _token(options: Options, console: Console) -> Reply:
     at = (project.layout, project.environment, READING if options.read_only else ACTING, FOLDER)
     token, file = make_token(*at), token_path(*at)
     if not options.json:
-        console.warn(f"kept at {file}; an earlier token of this kind counts no more")
+        console.warn(f"saved in {file}; an earlier token of this kind is no longer valid")
     return Reply({"status": "ok", "token": token, "file": str(file)}, token)
 
 
-_READ_ONLY = flag("--read-only", "it shows everything, and acts on nothing")
+_READ_ONLY = flag("--read-only", "show everything, but change nothing")
 
 COMMAND = Command(
-    "Open the console in the browser: see what agents do, answer what they ask, take back\n"
-    "what they did, and change what they may. It is served to this machine alone, until\n"
-    "Ctrl-C; the address that is printed lets one page in, once, within a minute.",
+    "Open the console in the browser: watch agents, answer their requests, undo their\n"
+    "calls and edit the policy. Only this machine can reach it, until Ctrl-C; the printed\n"
+    "address opens one window, once, within a minute.",
     "  paddock web\n"
     "  paddock web --no-browser --port 8700\n"
     "  paddock web --read-only\n"
     "  paddock web token --read-only",
-    opt("--port", "N", "0: any that is free (default)", type=int, default=0),
+    opt("--port", "N", "default: 0, any free port", type=int, default=0),
     flag("--no-browser", "only print the address"),
     _READ_ONLY,
     opt(
         "--allow-remote",
         "NAME",
-        "the name of your own reverse proxy on this machine, which ends TLS and lets in whom\n"
-        "you want; requests have to name it",
+        "host name of your reverse proxy on this machine, which terminates TLS and authenticates\n"
+        "users; requests must name it",
     ),
-    Part("token", "a token for programs that use the API", _token, _READ_ONLY),
+    Part("token", "create a token for programs that use the API", _token, _READ_ONLY),
     alone=_serve,
     metavar="ACTION",
 )

@@ -1,7 +1,7 @@
-"""The policy as it is edited: asked in every way before it holds, saved, and trusted.
+"""The policy editor: questions about a text before it is in force; save and trust it.
 
-What the questions answer changes nothing. What is saved is trusted by the digest of exactly
-the text that was shown, and asked about twice.
+The questions change nothing. Saving takes two requests: the second must carry the digest of
+exactly the text that the first one showed, and that text is trusted.
 """
 
 from collections.abc import Callable
@@ -11,17 +11,11 @@ from typing import Final
 
 from paddock import limits
 from paddock.apps.command import fields
-from paddock.apps.web.view import HttpRefusal, PlaneDesk, error_json
+from paddock.apps.web.view import HttpRefusal, ServedPlane, error_json
 from paddock.assembly.agents import apply_agents, plan_agents
 from paddock.assembly.inbox_answers import RuleReview, save_rule
 from paddock.assembly.project import Project, read_agents
-from paddock.assembly.questions import (
-    Candidate,
-    PlanePolicies,
-    compare,
-    judged,
-    past_decisions,
-)
+from paddock.assembly.questions import Candidate, PlanePolicies, compare, judged, past_decisions
 from paddock.errors import ConfigError, PaddockError
 from paddock.ledger.query import Filter
 from paddock.plane.layout import LedgerName
@@ -41,31 +35,31 @@ from paddock.values.entries import digest_of
 _DIFF_LINES_MAX: Final = 2_000
 
 
-def show(desk: PlaneDesk) -> dict[str, Json]:
-    own = _files(desk).project
-    found: dict[str, Json] = {"file": str(own_policy_path(desk.site.root)), "agents": []}
+def show(plane: ServedPlane) -> dict[str, Json]:
+    own = _files(plane).project
+    found: dict[str, Json] = {"file": str(own_policy_path(plane.site.root)), "agents": []}
     found |= {"profiles": [], "exists": own is not None, "trusted": False}
     found |= {"text": "", "digest": "", "reason": ""}
     if own is not None:
         found["text"] = own.content.decode("utf-8", "replace")
         found |= fields(own, "digest", "trusted", "reason")
     try:
-        project = desk.project()
+        project = plane.project()
         found |= {"agents": [*_agents(project)], "profiles": sorted(project.policy.profiles)}
     except PaddockError as error:
-        # It is to be mended here.
+        # The editor opens all the same, so that the user can fix it.
         found["error"] = error_json(error)
     return found
 
 
 def _of_text(
-    answer: Callable[[PlaneDesk, Candidate], dict[str, Json]],
+    answer: Callable[[ServedPlane, Candidate], dict[str, Json]],
 ) -> Callable[..., dict[str, Json]]:
-    """What is asked about a text as it is typed: that it does not load is an answer, too."""
+    """Wrap a question about an edited text: a text that does not load is a valid response."""
 
-    def answered(desk: PlaneDesk, *, text: str) -> dict[str, Json]:
+    def answered(plane: ServedPlane, *, text: str) -> dict[str, Json]:
         try:
-            return answer(desk, _candidate(desk, text))
+            return answer(plane, _candidate(plane, text))
         except ConfigError as error:
             return {"error": error_json(error)}
 
@@ -78,9 +72,9 @@ lint_text = _of_text(
 
 
 @_of_text
-def list_rules(desk: PlaneDesk, candidate: Candidate) -> dict[str, Json]:
-    """What each rule says, of whom, and where it stands; `agents` is empty where it is of all."""
-    policy, project = _policy(candidate), desk.project()
+def list_rules(plane: ServedPlane, candidate: Candidate) -> dict[str, Json]:
+    """List each rule with its place and its agents; `agents` is empty if it applies to all."""
+    policy, project = _policy(candidate), plane.project()
     agents: dict[str, list[Json]] = {"": []}
     for name in _agents(project):
         for profile in judge_for(policy, judged(project, name)[1]).profiles():
@@ -90,14 +84,14 @@ def list_rules(desk: PlaneDesk, candidate: Candidate) -> dict[str, Json]:
 
 
 _REACHES: Final = {
-    "none": "commands reach nothing",
-    "loopback": "commands reach only what they start themselves",
-    "host": "commands reach what this machine reaches",
+    "none": "commands have no network",
+    "loopback": "commands reach only servers that they start themselves",
+    "host": "commands reach everything that this machine reaches",
 }
 
 
 def reach(project: Project, *names: str) -> str:
-    """Say which hosts rules let commands of these agents, or of any, reach."""
+    """Describe the hosts that rules let commands of these agents, or of any agent, reach."""
     hosts = dict[str, None]()
     for policy, chain in (judged(project, name) for name in names or _agents(project)):
         network = policy.settings.shell.network
@@ -111,8 +105,12 @@ def reach(project: Project, *names: str) -> str:
                 target, outcome = item.text.partition(" ")[2], _rule_json(item)["outcome"]
                 target = "any host" if target in ("", "*", "**") else target
                 if outcome in ("allow", "ask"):
-                    hosts[target + (" (somebody is asked)" if outcome == "ask" else "")] = None
-    return f"rules let commands reach {', '.join(hosts)}" if hosts else "no rule names a host"
+                    hosts[target + (" (after approval)" if outcome == "ask" else "")] = None
+    return (
+        f"rules let commands reach {', '.join(hosts)}"
+        if hosts
+        else "no rule lets commands reach a host"
+    )
 
 
 def _rule_json(item: Item) -> dict[str, Json]:
@@ -122,73 +120,75 @@ def _rule_json(item: Item) -> dict[str, Json]:
 
 
 @_of_text
-def test_text(desk: PlaneDesk, candidate: Candidate) -> dict[str, Json]:
+def test_text(plane: ServedPlane, candidate: Candidate) -> dict[str, Json]:
     results = run_examples(_policy(candidate))
     failed, rows = sum(not each.holds for each in results), [each.as_json() for each in results]
     return {"passed": len(results) - failed, "failed": failed, "examples": list[Json](rows)}
 
 
 @_of_text
-def diff_text(desk: PlaneDesk, candidate: Candidate) -> dict[str, Json]:
+def diff_text(plane: ServedPlane, candidate: Candidate) -> dict[str, Json]:
     own = candidate.files.project
     old = Candidate(candidate.name, b"" if own is None else own.content, candidate.files)
-    find = partial(read_agents, desk.site.root, desk.site.environment)
-    report = compare(old, candidate, find, desk.ledgers()[LedgerName.HO1M])
+    find = partial(read_agents, plane.site.root, plane.site.environment)
+    report = compare(old, candidate, find, plane.ledgers()[LedgerName.HO1M])
     return {**report.as_json(), "text": report.render()}
 
 
 def replayed(project: Project, candidate: Candidate) -> dict[str, Json]:
-    """What the file would have decided otherwise, of the newest recorded decisions."""
     path = project.layout.ledger_paths()[LedgerName.HO1M]
     past = islice(past_decisions(path, Filter()), limits.web_replayed_max)
     report = replay(past, PlanePolicies(project, candidate))
     return {**report.as_json(), "text": report.render()}
 
 
-replay_text = _of_text(lambda desk, candidate: replayed(desk.project(), candidate))
+replay_text = _of_text(lambda plane, candidate: replayed(plane.project(), candidate))
 
 
 def explain_action(
-    desk: PlaneDesk, *, action: str, agent: str | None = None, text: str | None = None
+    plane: ServedPlane, *, action: str, agent: str | None = None, text: str | None = None
 ) -> dict[str, Json]:
-    """`text` None: by the policy in force."""
-    policy, chain = judged(desk.project(), agent)
+    """Explain an action under `text`, or if it is None under the policy in force."""
+    policy, chain = judged(plane.project(), agent)
     if text is not None:
         try:
-            candidate = _candidate(desk, text)
+            candidate = _candidate(plane, text)
             policy = candidate.policy(policy.plane_kind, policy.planes_below)
         except ConfigError as error:
             return {"error": error_json(error)}
-    told = explain(policy, chain, parse_action(action))
-    return {**told.as_json(), "text": told.render()}
+    explanation = explain(policy, chain, parse_action(action))
+    return {**explanation.as_json(), "text": explanation.render()}
 
 
-def save(desk: PlaneDesk, *, text: str, before: str, confirm: str = "") -> dict[str, Json]:
-    """Show what saving does; and, asked a second time, write and trust exactly that text.
+def save(plane: ServedPlane, *, text: str, before: str, confirm: str = "") -> dict[str, Json]:
+    """Show the effect of saving; with `confirm`, write and trust exactly that text.
 
-    `before` is the digest of the file as it was read, empty where there was none; `confirm` as
-    the review gave it.
+    `before` is the digest of the file as it was read, or empty; `confirm` is the review's.
 
-    Threat: a file that changed between the two, or another text with the yes to the first one.
+    Threat: the file changes between the two requests, or the yes comes with another text.
     """
-    candidate = _candidate(desk, text)
+    candidate = _candidate(plane, text)
     own = candidate.files.project
     if before != ("" if own is None else own.digest):
         raise HttpRefusal(409, "web.changed", "the policy has changed since it was read")
-    project, policy, there = desk.opened(), _policy(candidate), None if own is None else own.content
+    project, policy, there = (
+        plane.opened(),
+        _policy(candidate),
+        None if own is None else own.content,
+    )
     agents = plan_agents(policy, project.agents, project.root.path, candidate.name)
     shown = digest_of(before.encode() + b"\n" + candidate.content)
     if not confirm:
         diff = unified_diff(there or b"", candidate.content, candidate.name, _DIFF_LINES_MAX)
         asked = {"confirm": shown, "diff": diff, "agents": str(agents)}
-        effect, found = diff_text(desk, text=text)["text"], lint_text(desk, text=text)["findings"]
+        effect, found = diff_text(plane, text=text)["text"], lint_text(plane, text=text)["findings"]
         replay = replayed(project, candidate)
         return {"status": "review", **asked, "effect": effect, "findings": found, "replay": replay}
     if confirm != shown:
         raise HttpRefusal(409, "web.changed", "this is not the text that was shown")
     always = Always("", candidate.content)
-    save_rule(project, RuleReview(own_policy_path(project.root), there, always), desk.by)
-    apply_agents(desk.opened(), agents)
+    save_rule(project, RuleReview(own_policy_path(project.root), there, always), plane.by)
+    apply_agents(plane.opened(), agents)
     return {"status": "ok", "digest": digest_of(candidate.content)}
 
 
@@ -196,15 +196,15 @@ def _agents(project: Project) -> list[str]:
     return sorted({*project.agents.names(), project.default_agent})
 
 
-def _files(desk: PlaneDesk) -> PolicyFiles:
-    return read_policy_files(desk.site.root, desk.site.environment)
+def _files(plane: ServedPlane) -> PolicyFiles:
+    return read_policy_files(plane.site.root, plane.site.environment)
 
 
-def _candidate(desk: PlaneDesk, text: str) -> Candidate:
+def _candidate(plane: ServedPlane, text: str) -> Candidate:
     content = text.encode("utf-8", "surrogatepass")
     if len(content) > limits.policy_bytes_max:
         raise ConfigError(f"the policy has more than {limits.policy_bytes_max} bytes")
-    return Candidate(own_policy_path(desk.site.root).name, content, _files(desk))
+    return Candidate(own_policy_path(plane.site.root).name, content, _files(plane))
 
 
 def _policy(candidate: Candidate) -> Policy:

@@ -1,4 +1,4 @@
-"""What is on record: entries of all ledgers, one whole, its proof; now; verify, sign, export."""
+"""Ledgers: search, one entry, its proof, verify, sign, export; and the state for the "now" page."""
 
 from base64 import b64encode
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from paddock.apps.web.policy import reach
 from paddock.apps.web.view import (
     UNANSWERED,
     HttpRefusal,
-    PlaneDesk,
+    ServedPlane,
     damage_of,
     entry_json,
     error_json,
@@ -31,7 +31,7 @@ from paddock.assembly.history import named_contents, read_output
 from paddock.assembly.ledgers import open_plane_ledger
 from paddock.assembly.project import Project
 from paddock.assembly.project_open import policy_notices
-from paddock.assembly.questions import decided_now, told_calls
+from paddock.assembly.questions import decided_now, recorded_calls
 from paddock.assembly.sessions import sessions_of
 from paddock.assembly.shells import STAGING
 from paddock.assembly.undo import open_past
@@ -42,7 +42,7 @@ from paddock.ledger.query import Filter, find_numbered, query
 from paddock.ledger.read import find_genesis, stands
 from paddock.ledger.tree import checkpoints_folder, find_signed, note_sizes, prove_inclusion
 from paddock.plane.layout import LedgerName
-from paddock.runtime.undo import UndoStanding
+from paddock.runtime.undo import UndoStatus
 from paddock.sandbox.backends import examine_host
 from paddock.sandbox.values import BackendVerdict
 from paddock.values import entries
@@ -51,14 +51,14 @@ from paddock.values.calls import Json
 Row = tuple[LedgerName, StoredEntry]
 Number = Annotated[int, Meta(ge=0)]
 
-_LOOKED_AT: Final = 200
+_READ_MAX: Final = 200
 _SESSIONS_MAX: Final = 10
 _OUTPUT_CHARS_MAX: Final = 100_000
 _OUTPUTS_MAX: Final = 20
 
 
 def search(
-    desk: PlaneDesk,
+    plane: ServedPlane,
     *,
     ledger: LedgerName | None = None,
     type_: str | None = None,
@@ -74,10 +74,10 @@ def search(
     before: str = "",
     limit: Annotated[int, Meta(ge=1, le=500)] = 100,
 ) -> dict[str, Json]:
-    """`before` says of each ledger from which number on all was in earlier answers."""
+    """Find the newest entries. `before` gives the number per ledger where earlier pages ended."""
     wanted = Filter(
         *(type_, session, call, agent),
-        # All that was refused, also where it was asked about first.
+        # Everything that was refused, also after a question.
         "deny" if outcome == "deny" else None,
         since=seconds_of(since, "since"),
         until=seconds_of(until, "until"),
@@ -88,27 +88,27 @@ def search(
     )
     pairs = [part.partition(":") for part in before.split(",") if part]
     if not all(at.isascii() and at.isdecimal() and len(at) < 17 for _, _, at in pairs):
-        raise HttpRefusal(400, "args.invalid", "before is no cursor of an earlier answer")
+        raise HttpRefusal(400, "args.invalid", "before: not a cursor of an earlier response")
     ends = {name: int(at) for name, _, at in pairs}
-    rows, damaged = _newest(desk, wanted, limit + 1, ends, ledger)
+    rows, damaged = _newest(plane, wanted, limit + 1, ends, ledger)
     shown = nlargest(limit, rows, key=_age)
     ends |= {name: row.seq for name, row in shown}
     cursor = ",".join(f"{name}:{seq}" for name, seq in ends.items())
-    told = [row_json(*each) | {"state": state} for each, state in _since(desk, shown)]
+    found = [row_json(*each) | {"state": state} for each, state in _with_states(plane, shown)]
     return {
-        # What was asked about, and not answered yet, is not refused.
-        "entries": [each for each in told if outcome != "deny" or each["state"] == "refused"],
+        # A request that still waits for its answer is not refused.
+        "entries": [each for each in found if outcome != "deny" or each["state"] == "refused"],
         "next": cursor if len(rows) > limit else None,
         "damaged": damaged,
     }
 
 
-def _since(desk: PlaneDesk, rows: list[Row]) -> Iterator[tuple[Row, str]]:
-    """Each entry with its state: of a question that was left open, what has become of it since."""
+def _with_states(plane: ServedPlane, rows: list[Row]) -> Iterator[tuple[Row, str]]:
+    """Yield each entry with its state; an unanswered request gets its later answer's state."""
     waiting = set[Json]()
     if any(state_of(row.entry) == UNANSWERED for _, row in rows):
-        with suppress(PaddockError):  # it is said where the inbox is shown
-            kept = [each for each in requests_json(desk.project()) if not each["outdated"]]
+        with suppress(PaddockError):  # reported where the inbox is shown
+            kept = [each for each in requests_json(plane.project()) if not each["outdated"]]
             waiting = {each["call_id"] for each in kept if each["state"] == "waiting"}
     for each in rows:
         entry, state = each[1].entry, state_of(each[1].entry)
@@ -116,13 +116,13 @@ def _since(desk: PlaneDesk, rows: list[Row]) -> Iterator[tuple[Row, str]]:
             state = "open"
         elif state == UNANSWERED:
             wanted = Filter(entries.APPROVAL_ANSWERED, entry.session_id or None, entry.call_id)
-            answers, _ = _newest(desk, wanted, 1, only=LedgerName.GOVERNANCE)
+            answers, _ = _newest(plane, wanted, 1, only=LedgerName.GOVERNANCE)
             state = state_of(answers[0][1].entry) if answers else state
         yield each, state
 
 
 def _newest(
-    desk: PlaneDesk,
+    plane: ServedPlane,
     wanted: Filter,
     last: int,
     ends: dict[str, int] | None = None,
@@ -130,7 +130,7 @@ def _newest(
 ) -> tuple[list[Row], list[Json]]:
     rows: list[Row] = []
     damaged: list[Json] = []
-    for name, path in desk.ledgers().items():
+    for name, path in plane.ledgers().items():
         try:
             if only in (None, name) and stands(path):
                 found = query(str(path), wanted, last=last, before=(ends or {}).get(name))
@@ -146,14 +146,14 @@ def _age(row: Row) -> tuple[str, int]:
     return row[1].timestamp, row[1].seq
 
 
-def show_now(desk: PlaneDesk) -> dict[str, Json]:
-    root, (_, damaged) = desk.site.root.path, _newest(desk, Filter(), _LOOKED_AT)
+def show_now(plane: ServedPlane) -> dict[str, Json]:
+    root, (_, damaged) = plane.site.root.path, _newest(plane, Filter(), _READ_MAX)
     found: dict[str, Json] = {"root": str(root), "name": root.name}
-    found |= {"read_only": desk.reads_only, "damaged": damaged}
+    found |= {"read_only": plane.reads_only, "damaged": damaged}
     found |= {"notices": [], "sessions": [], "waiting": [], "walls": []}
-    # Where what governs does not load, the rest is shown, and this said.
+    # If the policy or agents do not load, the rest is still shown, with the error.
     try:
-        project = desk.project()
+        project = plane.project()
         found |= {"notices": list[Json](policy_notices(project)), "walls": _walls(project)}
         found["waiting"] = list[Json](requests_json(project))
         sessions = list_sessions(sessions_of(project))[: -_SESSIONS_MAX - 1 : -1]
@@ -165,55 +165,54 @@ def show_now(desk: PlaneDesk) -> dict[str, Json]:
 
 @lru_cache(maxsize=1)
 def examined(paddock_home: Path) -> BackendVerdict:
-    """How far this host holds a command: tried once, by running one."""
+    """Return how far this host confines a command: tested once, by running one."""
     return examine_host(paddock_home / STAGING)[0]
 
 
 def _walls(project: Project) -> list[Json]:
-    """What stands between agents and the rest, in one sentence each."""
     shell, own = project.policy.settings.shell, project.files.project
     best = examined(project.environment.paddock_home)
     held = {"full": "on", "partial": "partly"}.get(best.enforcement.value, "off")
     trusted = "the policy is in force"
     if own is not None and not own.trusted:
-        trusted = f"the policy is not trusted, and can only tighten: {own.reason}"
-    gaps = best.cause or "; ".join(best.gaps) or "the kernel holds every command"
+        trusted = f"the policy is not trusted and can only restrict: {own.reason}"
+    gaps = best.cause or "; ".join(best.gaps) or "the kernel confines every command"
     walls = (
         ("files", "on" if trusted.endswith("force") else "partly", trusted),
         ("commands", held, gaps),
         ("network", "off" if shell.network == "host" else held, reach(project)),
-        ("record", "on", "every call is on record before it runs"),
+        ("record", "on", "every call is recorded before it runs"),
     )
     return [{"name": name, "state": state, "said": said} for name, state, said in walls]
 
 
-def require_entry(desk: PlaneDesk, ledger: LedgerName, seq: int) -> StoredEntry:
-    path = desk.require_ledger(ledger)
+def require_entry(plane: ServedPlane, ledger: LedgerName, seq: int) -> StoredEntry:
+    path = plane.require_ledger(ledger)
     found = find_numbered(str(path), seq)
     if found is None:
         raise HttpRefusal(404, "web.unknown", f"the ledger {ledger} has no entry {seq}")
     return found
 
 
-def show_entry(desk: PlaneDesk, *, ledger: LedgerName, seq: Number) -> dict[str, Json]:
-    stored = require_entry(desk, ledger, seq)
-    call = _call_json(desk, stored.entry) if stored.entry.call_id else None
+def show_entry(plane: ServedPlane, *, ledger: LedgerName, seq: Number) -> dict[str, Json]:
+    stored = require_entry(plane, ledger, seq)
+    call = _call_json(plane, stored.entry) if stored.entry.call_id else None
     return {"entry": entry_json(ledger, stored), "call": call}
 
 
-def _call_json(desk: PlaneDesk, entry: entries.Entry) -> dict[str, Json]:
+def _call_json(plane: ServedPlane, entry: entries.Entry) -> dict[str, Json]:
     wanted = Filter(call_id=entry.call_id, session_id=entry.session_id or None)
-    rows = sorted(_newest(desk, wanted, _LOOKED_AT)[0], key=_age)
+    rows = sorted(_newest(plane, wanted, _READ_MAX)[0], key=_age)
     found: dict[str, Json] = {"entries": [entry_json(*each) for each in rows]}
     found |= {"told": None, "now": None, "text": "", "diff": None, "outputs": []}
-    calls, governance = desk.ledgers()[LedgerName.HO1M], desk.ledgers()[LedgerName.GOVERNANCE]
-    told, _ = told_calls(calls, entry.call_id, governance, entry.session_id)
-    if told:
-        found |= {"told": told[0].as_json(), "text": told[0].render()}
-        found["now"] = decided_now(desk.project, told[0]).as_json()
-    # The record is shown whatever has become of the project since.
+    path, governance = plane.ledgers()[LedgerName.HO1M], plane.ledgers()[LedgerName.GOVERNANCE]
+    calls, _ = recorded_calls(path, entry.call_id, governance, entry.session_id)
+    if calls:
+        found |= {"told": calls[0].as_json(), "text": calls[0].render()}
+        found["now"] = decided_now(plane.project, calls[0]).as_json()
+    # The record is shown even if the project no longer loads.
     with suppress(PaddockError):
-        project = desk.project()
+        project = plane.project()
         of_call = [row for name, row in rows if name is LedgerName.HO1M]
         found["outputs"] = [*_outputs(project, of_call)]
         found |= _changes(project, of_call)
@@ -226,9 +225,9 @@ def _changes(project: Project, rows: list[StoredEntry]) -> dict[str, Json]:
         call = next((each for each in past.calls if each.entry_id in ids), None)
         if call is None:
             return {"can_undo": False, "standing": "", "entry_id": ""}
-        found: dict[str, Json] = {"standing": past.standing(call), "entry_id": call.entry_id}
-        found["can_undo"] = found["standing"] is UndoStanding.UNDOABLE
-        with suppress(UsageError):  # its agent works elsewhere by now
+        found: dict[str, Json] = {"standing": past.undo_status(call), "entry_id": call.entry_id}
+        found["can_undo"] = found["standing"] is UndoStatus.UNDOABLE
+        with suppress(UsageError):  # its agent has another workspace now
             found["diff"] = past.diff(call).as_json()
         return found
 
@@ -243,8 +242,8 @@ def _outputs(project: Project, rows: list[StoredEntry]) -> Iterator[Json]:
         yield {**named, "text": text[:_OUTPUT_CHARS_MAX], "is_cut": is_cut}
 
 
-def list_ledgers(desk: PlaneDesk) -> dict[str, Json]:
-    return {"ledgers": [_ledger_json(name, path) for name, path in desk.ledgers().items()]}
+def list_ledgers(plane: ServedPlane) -> dict[str, Json]:
+    return {"ledgers": [_ledger_json(name, path) for name, path in plane.ledgers().items()]}
 
 
 def _ledger_json(name: LedgerName, path: Path) -> dict[str, Json]:
@@ -265,26 +264,26 @@ def _ledger_json(name: LedgerName, path: Path) -> dict[str, Json]:
     return found
 
 
-def verify(desk: PlaneDesk, *, ledger: LedgerName) -> dict[str, Json]:
-    desk.require_ledger(ledger)
-    report = audit_ledger(desk.site.layout, desk.site.environment, ledger)
+def verify(plane: ServedPlane, *, ledger: LedgerName) -> dict[str, Json]:
+    plane.require_ledger(ledger)
+    report = audit_ledger(plane.site.layout, plane.site.environment, ledger)
     text: list[Json] = [*report_rows(ledger, report)]
     return {**report_json(report), "text": text, "is_sound": report.is_whole}
 
 
-def checkpoint(desk: PlaneDesk, *, ledger: LedgerName) -> dict[str, Json]:
-    desk.require_ledger(ledger)
-    with closing(open_plane_ledger(desk.site.layout, desk.site.environment, ledger)) as opened:
+def checkpoint(plane: ServedPlane, *, ledger: LedgerName) -> dict[str, Json]:
+    plane.require_ledger(ledger)
+    with closing(open_plane_ledger(plane.site.layout, plane.site.environment, ledger)) as opened:
         signed = opened.seal()
     return {"status": "ok", "size": signed.checkpoint.size, "note": signed.note}
 
 
-def prove(desk: PlaneDesk, *, ledger: LedgerName, seq: Number) -> dict[str, Json]:
-    stored, path = require_entry(desk, ledger, seq), str(desk.ledgers()[ledger])
+def prove(plane: ServedPlane, *, ledger: LedgerName, seq: Number) -> dict[str, Json]:
+    stored, path = require_entry(plane, ledger, seq), str(plane.ledgers()[ledger])
     signed, genesis = find_signed(path), find_genesis(path)
     if signed is None or signed.checkpoint.size <= seq:
         said = "no checkpoint covers this entry yet"
-        raise HttpRefusal(409, "web.unsigned", said, "make a checkpoint, and ask again")
+        raise HttpRefusal(409, "web.unsigned", said, "create a checkpoint, then try again")
     proof = prove_inclusion(path, seq, signed)
     return {
         "ledger": ledger,
@@ -300,13 +299,13 @@ def prove(desk: PlaneDesk, *, ledger: LedgerName, seq: Number) -> dict[str, Json
 
 
 def export(
-    desk: PlaneDesk,
+    plane: ServedPlane,
     *,
     ledger: LedgerName,
     last: Number = 0,
     format_: Literal["jsonl", "html"] = "jsonl",
 ) -> Response:
-    path = desk.require_ledger(ledger)
+    path = plane.require_ledger(ledger)
     if format_ == "html":
         page = ledger_page(path, ledger, None, last or None).content
         return Response(page, media_type="text/html")

@@ -1,4 +1,4 @@
-"""The endpoints, their arguments and errors, and listening on this machine alone."""
+"""The endpoints, their arguments and errors; listening on the loopback addresses only."""
 
 import errno
 import secrets
@@ -27,13 +27,13 @@ from paddock.apps.listener import listen
 from paddock.apps.web import changes, inbox, policy, record
 from paddock.apps.web.access import Codes, OriginGate, require_bearer
 from paddock.apps.web.stream import Hub
-from paddock.apps.web.view import HttpRefusal, PlaneDesk, json_response, refused
+from paddock.apps.web.view import HttpRefusal, ServedPlane, json_response, refused
 from paddock.errors import HostError, PaddockError
 from paddock.text.json import BrokenJsonError, Strict, read_json
 from paddock.values.calls import Json
 
 Work = Callable[..., dict[str, Json] | Response]
-"""Of a desk, and of what a request says: each by its name, which may end in a `_` here."""
+"""Takes the plane, and the request's parameters by name (a `_` is added to Python's words)."""
 
 
 class Endpoint(NamedTuple):
@@ -90,30 +90,30 @@ class _Code(Strict, frozen=True):
     code: str
 
 
-def make_app(desk: PlaneDesk, codes: Codes, origin: str, hub: Hub) -> OriginGate:
-    """`desk` may only be read from: then nobody acts here, by whatever token."""
-    bearer = partial(require_bearer, desk, codes)
+def make_app(plane: ServedPlane, codes: Codes, origin: str, hub: Hub) -> OriginGate:
+    """Return the app. If `plane` is read-only, no token allows an act."""
+    bearer = partial(require_bearer, plane, codes)
 
     async def exchange(request: Request) -> Response:
         given = _converted(await _body(request), _Code, strict=True)
-        token = codes.exchange(given.code, reads_only=desk.reads_only)
-        return json_response({"token": token, "read_only": desk.reads_only})
+        token = codes.exchange(given.code, reads_only=plane.reads_only)
+        return json_response({"token": token, "read_only": plane.reads_only})
 
     async def stream(request: Request) -> Response:
         await anyio.to_thread.run_sync(bearer, request.headers)
         if hub.is_full:
-            said = f"{limits.web_streams_max} streams are open, and no more are served"
-            raise HttpRefusal(503, "web.streams", said, "close a page")
+            said = f"{limits.web_streams_max} streams are open, which is the most"
+            raise HttpRefusal(503, "web.streams", said, "close a window")
         return StreamingResponse(hub.events(), media_type="text/event-stream")
 
     async def answer(endpoint: Endpoint, kind: type[Struct], request: Request) -> Response:
         is_only = await anyio.to_thread.run_sync(bearer, request.headers)
         if endpoint.acts and is_only:
-            raise HttpRefusal(403, "web.read_only", "this token only reads, and this acts")
+            raise HttpRefusal(403, "web.read_only", "this token may only read")
         is_post = endpoint.method == "POST"
         given = await _body(request) if is_post else _query(request)
         asked = asdict(_converted(given, kind, strict=is_post))
-        work = partial(endpoint.work, replace(desk, reads_only=is_only), **asked)
+        work = partial(endpoint.work, replace(plane, reads_only=is_only), **asked)
         found = await anyio.to_thread.run_sync(work)
         return found if isinstance(found, Response) else json_response(found)
 
@@ -121,7 +121,7 @@ def make_app(desk: PlaneDesk, codes: Codes, origin: str, hub: Hub) -> OriginGate
     for path, each in ENDPOINTS.items():
         routes.append(Route(path, partial(answer, each, each.asked()), methods=[each.method]))
     routes += [Route(f"/{page}", partial(_file, _STATIC / "index.html")) for page in PAGES]
-    # Threat: no path is ever joined to what was asked for; each file has a route of its own.
+    # Threat: path traversal. No path is built from a request; each file has its own route.
     files = {f"/static/{path.name}": path for path in _STATIC.iterdir()}
     files |= {f"/static/page/{path.name}": path for path in _LEDGER_PAGE.glob("*.js")}
     routes += [Route(name, partial(_file, path)) for name, path in files.items()]
@@ -129,7 +129,7 @@ def make_app(desk: PlaneDesk, codes: Codes, origin: str, hub: Hub) -> OriginGate
         routes=routes,
         exception_handlers={
             **dict.fromkeys((HttpRefusal, PaddockError, HTTPException), _refused),
-            Exception: partial(_defect, desk.site.environment.paddock_home),
+            Exception: partial(_defect, plane.site.environment.paddock_home),
         },
         lifespan=partial(_followed, hub),
     )
@@ -151,13 +151,13 @@ async def _file(path: Path, request: Request) -> Response:
 def _query(request: Request) -> dict[str, Json]:
     pairs = request.query_params.multi_items()
     if len(pairs) != len(dict(pairs)):
-        raise HttpRefusal(400, "args.invalid", "a parameter is given twice")
+        raise HttpRefusal(400, "args.invalid", "a parameter is repeated")
     return {name: value for name, value in pairs if value}
 
 
 async def _body(request: Request) -> Json:
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise HttpRefusal(415, "args.invalid", "the body is no application/json")
+        raise HttpRefusal(415, "args.invalid", "the body must be application/json")
     body = bytearray()
     async for part in request.stream():
         body += part
@@ -167,7 +167,7 @@ async def _body(request: Request) -> Json:
     try:
         return read_json(body.decode())
     except (UnicodeDecodeError, BrokenJsonError) as error:
-        raise HttpRefusal(400, "args.invalid", f"the body is no JSON: {error}") from None
+        raise HttpRefusal(400, "args.invalid", f"the body is not valid JSON: {error}") from None
 
 
 def _converted(given: Json, kind: Any, *, strict: bool) -> Any:
@@ -186,12 +186,12 @@ def _refused(request: Request, error: Exception) -> Response:
 
 
 def _defect(home: Path, request: Request, error: Exception) -> Response:
-    # It is raised again behind the answer, and nobody listens there.
+    # Starlette raises it again after the response, where nothing logs it: print it here.
     identity = secrets.token_hex(6)
     kept = keep_defect(home, error, identity)
     sys.stderr.write(f"paddock web: a defect of Paddock, id {identity} {kept}\n")
     said = f"a defect of Paddock, {type(error).__name__} (id {identity})"
-    hint = "please report it with the file that paddock web names"
+    hint = "please report it with the file that paddock web has printed"
     return refused(HttpRefusal(500, "internal", said, hint))
 
 
@@ -199,10 +199,10 @@ _TRIES: Final = 20
 
 
 def listen_here(port: int) -> list[socket.socket]:
-    """Listen on the port of this machine's both loopback addresses. Raises: UsageError, HostError.
+    """Listen on a port of both loopback addresses. Raises: UsageError, HostError.
 
-    Threat: browsers try `::1` first for a name below localhost. Who listens there on our port,
-    an agent's own server maybe, would be sent the page's address with its code.
+    Threat: browsers try `::1` first for a name below localhost. Another program that listens
+    there on this port, such as an agent's server, would get the page's requests.
     """
     tries = 1 if port else _TRIES
     while True:
@@ -220,9 +220,9 @@ def listen_here(port: int) -> list[socket.socket]:
 
 
 def name_here() -> str:
-    """Return a name that only this server has, where it leads here; else the address.
+    """Return a name for this server alone, if it resolves to this machine; else the address.
 
-    What a browser keeps for an origin is then for this server alone, and no other port's.
+    The browser's storage for this origin is then not shared with servers on other ports.
     """
     name = f"paddock-{secrets.token_hex(4)}.localhost"
     try:

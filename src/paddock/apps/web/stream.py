@@ -1,7 +1,7 @@
-"""New entries of every ledger, and what waits, to each page that is open: server-sent events.
+"""Send new entries and waiting requests to each open page, as server-sent events.
 
-One thread looks at the ledgers, whatever the number of pages; the event loop hands on. A page
-that reads too slowly is let go, and begins anew.
+One thread polls the ledgers for all pages; the event loop distributes the events. A page that
+reads too slowly is disconnected, and connects again.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Final
 
 from paddock import limits
 from paddock.apps.web.record import examined
-from paddock.apps.web.view import PlaneDesk, damage_of, error_json, row_json
+from paddock.apps.web.view import ServedPlane, damage_of, error_json, row_json
 from paddock.assembly.history import open_inbox
 from paddock.errors import PaddockError
 from paddock.ledger.format.lines import StoredEntry
@@ -25,41 +25,40 @@ from paddock.values.calls import Json
 
 _POLL_S: Final = 0.05
 _INBOX_POLLS: Final = 100
-"""Of so many looks one is at the inbox, whatever is new: requests expire in silence."""
+"""The inbox is read at least every so many polls: a request expires without an entry."""
 _ALIVE_S: Final = 15
 _Stamp = tuple[int, int] | None
 
 
 class Hub:
-    """Owned by the event loop's thread, but for `_look` and what it calls."""
+    """Used only by the event loop's thread, except `_poll`, `_index` and what they call."""
 
-    def __init__(self, desk: PlaneDesk) -> None:
-        self._desk = desk
+    def __init__(self, plane: ServedPlane) -> None:
+        self._plane = plane
         self._ended = threading.Event()
         self._queues: set[asyncio.Queue[bytes | None]] = set()
         self._stamps: dict[LedgerName, _Stamp] = {}
         self._seen: dict[LedgerName, int] = {}
         self._last: dict[str, bytes] = {}
-        """Events that hold until another one of their name comes: for a page that comes later."""
+        """The last event of each name that still applies: sent first to a new page."""
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
-        """Return once it is known up to where the ledgers are old."""
+        """Note the current end of each ledger, then start to poll."""
         self._loop = asyncio.get_running_loop()
-        for name, path in self._desk.ledgers().items():
-            self._look_at(name, path)
-        threading.Thread(target=self._look, name="paddock-web", daemon=True).start()
+        for name, path in self._plane.ledgers().items():
+            self._read_new(name, path)
+        threading.Thread(target=self._poll, name="paddock-web", daemon=True).start()
         threading.Thread(target=self._index, name="paddock-web-index", daemon=True).start()
 
     def stop(self) -> None:
-        """End every stream. From any thread, and from a signal's handler."""
+        """End every stream. Any thread and a signal handler may call it."""
         self._ended.set()
         self._post(None, "")
 
     async def events(self) -> AsyncGenerator[bytes]:
-        """One page's stream, until either side ends it."""
         if self.is_full:
-            return  # others came between the answer's head and this
+            return  # other streams began after the response's head was sent
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(limits.web_stream_events_max)
         self._queues.add(queue)
         try:
@@ -92,28 +91,28 @@ class Hub:
             self._loop.call_soon_threadsafe(self._send, event, kept_as)
 
     def _index(self) -> None:
-        """Have ledgers indexed. While that goes on a search reads lines, from the newest back."""
-        for path in self._desk.ledgers().values():
-            with suppress(PaddockError):  # it is said where the ledger is shown
+        """Build the indexes. Until they are ready, a search reads lines, newest first."""
+        for path in self._plane.ledgers().values():
+            with suppress(PaddockError):  # reported where the ledger is shown
                 if stands(path):
                     query(str(path), Filter(event_type=""))
 
-    def _look(self) -> None:
-        looks, waiting = 0, list[Json]()
-        examined(self._desk.site.environment.paddock_home)  # before a page asks for it
+    def _poll(self) -> None:
+        polls, waiting = 0, list[Json]()
+        examined(self._plane.site.environment.paddock_home)  # before a page asks for it
         while not self._ended.wait(_POLL_S):
-            is_asked = looks % _INBOX_POLLS == 0
-            looks += 1
-            for name, path in self._desk.ledgers().items():
-                # Every question and answer is on record.
-                is_new = self._look_at(name, path)
-                is_asked = is_asked or (is_new and name is LedgerName.GOVERNANCE)
-            if is_asked and (now := self._waiting(waiting)) != waiting:
+            is_due = polls % _INBOX_POLLS == 0
+            polls += 1
+            for name, path in self._plane.ledgers().items():
+                # Every question and answer is recorded there.
+                is_new = self._read_new(name, path)
+                is_due = is_due or (is_new and name is LedgerName.GOVERNANCE)
+            if is_due and (now := self._waiting(waiting)) != waiting:
                 waiting = now
                 self._post(_event("inbox", {"waiting": waiting}), "inbox")
 
-    def _look_at(self, name: LedgerName, path: Path) -> bool:
-        """Post what is new; return whether there is anything."""
+    def _read_new(self, name: LedgerName, path: Path) -> bool:
+        """Post new entries; return whether the file has changed."""
         stamp = _stamp(path)
         if self._stamps.get(name) == stamp and name in self._stamps:
             return False
@@ -130,8 +129,8 @@ class Hub:
         return True
 
     def _waiting(self, before: list[Json]) -> list[Json]:
-        with suppress(PaddockError):  # it is said where the inbox is shown
-            found = open_inbox(self._desk.project()).list_all()
+        with suppress(PaddockError):  # reported where the inbox is shown
+            found = open_inbox(self._plane.project()).list_all()
             return [each.id for each in found if each.state == "waiting"]
         return before
 

@@ -1,4 +1,4 @@
-"""The plane that is looked at, what an entry is on a page, and how an answer says no."""
+"""The served plane; entries, refusals and errors as JSON for the page."""
 
 import json
 from collections.abc import Mapping
@@ -31,20 +31,20 @@ from paddock.values.calls import Json
 NAMES: Final = (LedgerName.GOVERNANCE, LedgerName.HO2M, LedgerName.HO1M, LedgerName.PACKAGES)
 WEB: Final = Bounds(door="web")
 _METADATA_CHARS_MAX: Final = 8_000
-"""Of a row in a list; the entry itself is shown whole."""
+"""Of a row in a list; a single entry is shown whole."""
 
 
-class PlaneDesk(Struct, frozen=True):
+class ServedPlane(Struct, frozen=True):
     site: PlaneSite
     reads_only: bool
-    """Whether whoever asks may look alone."""
+    """True if the requester may only read."""
 
     def project(self) -> Project:
-        """As it is now, for a look: nothing is made, and nothing recorded."""
+        """Read the project as it is now: creates and records nothing."""
         return read_project(self.site.root, self.site.environment)
 
     def opened(self) -> Project:
-        """For an act: what is new about the plane is on record before it."""
+        """Open the project for an act: news about the plane is recorded before it."""
         return open_root(self.site.root, self.site.environment)
 
     @property
@@ -74,7 +74,7 @@ def entry_json(ledger: str, stored: StoredEntry) -> dict[str, Json]:
 
 
 def row_json(ledger: str, stored: StoredEntry) -> dict[str, Json]:
-    """An entry as lists have it: short, and what it says of a call in words."""
+    """Return an entry for a list: shortened, with its tool, target, outcome and state."""
     metadata, row = stored.entry.metadata, entry_json(ledger, stored)
     row["tool"] = str(metadata.get("tool", ""))
     row["target"] = target_of(stored.entry)
@@ -120,8 +120,6 @@ def state_of(entry: entries.Entry) -> str:
 
 
 class HttpRefusal(Exception):
-    """A request that is not answered: with its status, and what stands in the answer."""
-
     def __init__(self, status: int, code: str, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.status, self.code, self.where = status, code, ""
@@ -137,7 +135,7 @@ _STATUSES: Final[tuple[tuple[type[PaddockError], int], ...]] = (
 
 
 def damage_of(bad: BadRow) -> LedgerDamagedError:
-    said = f"byte {bad.offset_bytes} holds no entry: {bad.fault}: {bad.detail}"
+    said = f"no valid entry at byte {bad.offset_bytes}: {bad.fault}: {bad.detail}"
     return LedgerDamagedError(said, hint="paddock ledger verify")
 
 
@@ -152,6 +150,6 @@ def refused(error: PaddockError | HttpRefusal) -> Response:
 
 
 def json_response(value: Json, status: int = 200) -> Response:
-    # ASCII: an argument of a call may hold half of a surrogate pair.
+    # ASCII: a call's argument may hold a lone surrogate.
     content = json.dumps(value, ensure_ascii=True).encode()
     return Response(content, status, media_type="application/json")

@@ -1,7 +1,7 @@
-"""The bytes of a ledger: what a line may be, and how lines are chained. Pure.
+"""The ledger's byte format: valid lines and their chain. Pure.
 
-    line, lines      the bytes of one line, without slow imports; an entry as a line, and back
+    line, lines      encode one line without slow imports; convert entries to lines and back
     notes            the Merkle tree over the lines (RFC 6962), its proofs, signed checkpoints
 
-A value has one encoding: a reader encodes what it read again, and compares the bytes.
+A value has exactly one encoding: a reader re-encodes each line and compares the bytes.
 """

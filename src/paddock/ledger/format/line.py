@@ -1,11 +1,11 @@
-"""The bytes of one line and its place in the chain, from plain values. Pure.
+"""Encode one line and its place in the chain from plain values. Pure.
 
-One compact UTF-8 JSON object, fields in one order, `seq` and `prev` last as fixed text, so that a
-chain is checked without parsing. One value has one encoding. What readers disagree about is
-never written (NUL, lone surrogates, NaN, keys that are not text, integers beyond 2^53, deep
-nesting), and nothing that drives a terminal or reorders text stands raw in a line.
+A line is one compact UTF-8 JSON object with fields in a fixed order; `seq` and `prev` come last as
+fixed text, so the chain can be checked without parsing. A value has one encoding. Values that JSON
+readers disagree about are refused (NUL, lone surrogates, NaN, keys that are not text, integers
+beyond 2^53, deep nesting). Terminal controls and characters that reorder text are escaped.
 
-It imports nothing that is slow to load: the hook writes lines with it, and a client waits.
+It imports nothing that loads slowly: the hook writes lines with it while a client waits.
 """
 
 import sys
@@ -26,15 +26,14 @@ else:
 
 PREV_OF_GENESIS = "0" * 64
 ID_BYTES = 16
-TIMESTAMP_SECONDS_MAX = 253_402_300_800  # since 1970: the year 10000, which no timestamp reaches
+TIMESTAMP_SECONDS_MAX = 253_402_300_800  # since 1970, exclusive: the year 10000
 TAIL_BYTES_MAX = len(',"seq":,"prev":""}') + 16 + 64  # 2^53 has 16 digits
 LINE_BYTES_MAX = 1_048_576  # as `limits.entry_bytes_max`
 DEPTH_MAX = 64  # as `limits.entry_depth_max`
 INTEGER_MAX = 2**53  # as `limits.json_integer_max`
 
-# Threat: a value that an agent chose is shown by `cat` in somebody's terminal.
-# DEL and the C1 controls drive terminals; line separators, direction marks and
-# the byte order mark make a line look like another one.
+# Threat: a user prints an agent's values in a terminal with `cat`. DEL and the C1 controls act on
+# terminals; line separators, direction marks and the byte order mark disguise a line as another.
 _UNSHOWABLE = {
     code: f"\\u{code:04x}"
     for low, high in (
@@ -74,7 +73,7 @@ def encode_fields(
     texts: "Sequence[str]",
     metadata: "Mapping[str, Json]",
 ) -> bytes:
-    """A line without `seq` and `prev`; `texts`: event type to call id. Raises: ValueError."""
+    """Encode a line up to its metadata; `texts`: event type to call id. Raises: ValueError."""
     kind, *others = texts
     if "\0" in "".join(others):
         raise LineRefusedError("text with NUL", "".join(others))
@@ -97,7 +96,7 @@ def encode_fields(
 
 
 def encode_text(value: str) -> bytes:
-    """A text as it stands in a line, with its quotes: what a search looks for."""
+    """Return a text as a line has it, in quotes, to search for."""
     return encode_string(value).translate(_UNSHOWABLE).encode(errors="replace")
 
 
@@ -118,7 +117,7 @@ def chain_lines(bodies: "Sequence[bytes]", seq: int, prev: str) -> tuple[bytes, 
 
 
 def leaf_hash(line: bytes) -> str:
-    """SHA-256(0x00 ‖ line) in hex: the leaf hash of RFC 6962, and the next line's `prev`."""
+    """Return SHA-256(0x00 ‖ line) in hex: RFC 6962's leaf hash, and the next line's `prev`."""
     return sha256(b"\0" + line).hexdigest()
 
 
@@ -127,12 +126,12 @@ def format_id(random: bytes) -> str:
 
 
 def format_timestamp(seconds: float) -> str:
-    """RFC 3339, UTC, 27 characters: text order is time order. What is out of range is 1970."""
+    """Return RFC 3339 in UTC, 27 characters, so text order is time order; 1970 if out of range."""
     whole = int(seconds) if 0 <= seconds < TIMESTAMP_SECONDS_MAX else 0
     microseconds = int((seconds - whole) * 1e6) if whole or 0 <= seconds < 1 else 0
     days, rest = divmod(whole, 86_400)
-    # The days since 1 March of the year 0, in eras of 400 years; a year that begins in March
-    # has its leap day last.
+    # Count days since 1 March of the year 0 in eras of 400 years: a year that begins in March
+    # ends with its leap day.
     era, day = divmod(days + 719_468, 146_097)
     year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365
     day -= 365 * year + year // 4 - year // 100

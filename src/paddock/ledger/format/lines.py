@@ -1,7 +1,7 @@
-"""An entry as the bytes of its line, and a line read strictly: its entry, or what is wrong. Pure.
+"""Encode entries as lines, and parse lines strictly into entries or faults. Pure.
 
-A line is accepted exactly when encoding what it holds gives the same bytes. That one comparison
-finds another field order, a key given twice, white space, other escapes and other number forms.
+A line is accepted only if re-encoding its values gives the same bytes. That one comparison detects
+a different field order, duplicate keys, white space, other escapes and other number forms.
 """
 
 import re
@@ -35,7 +35,7 @@ _EVENT_TYPE: Final = lazy_pattern(r"[A-Z][A-Z0-9_]{0,63}", re.ASCII)
 
 
 class EntryRefusedError(InternalError, ValueError):
-    """An entry that cannot be written: its caller must check what it records."""
+    """An entry that cannot be written: a bug in the caller, which must check what it records."""
 
     code = "ledger.entry_refused"
 
@@ -67,7 +67,7 @@ FIELDS: Final = (
     *("id", "timestamp", "event_type", "submission_id", "decision", "reason"),
     *("session_id", "agent", "call_id", "metadata", "seq", "prev"),
 )
-"""Every line has these, in this order, and no others."""
+"""Every line has exactly these fields, in this order."""
 _TYPES: Final = [*9 * (str,), dict, int, str]
 
 _OPENING: Final = lazy_pattern(
@@ -131,8 +131,8 @@ def inspect_line(line: bytes) -> StoredEntry | BadLine:
         fields, _ = _decoder.raw_decode(line.decode())
     except (ValueError, RecursionError):
         return _diagnose(line)
-    # The opening proves that this is an object. A second `id` or `timestamp` may
-    # still have replaced the first, which the comparison below finds.
+    # The opening proves that this is an object. A duplicate `id` or `timestamp` may have
+    # replaced the first; the comparison below detects it.
     values = list(cast("dict[str, Json]", fields).values())
     if [*map(type, values)] != _TYPES:
         return _diagnose(line)
@@ -154,8 +154,8 @@ _LEAF_STATE: Final = sha256(b"\0")
 def fitting_leaves(
     lines: Sequence[bytes], seq: int, prev: str, inspected_from: int = 0
 ) -> list[bytes]:
-    """Leaf hashes up to the first line that does not chain or, from `inspected_from`, is bad."""
-    # Hot: every line passes here. A hash that has its prefix is copied, names are local.
+    """Hash lines up to the first that does not chain or, from `inspected_from`, is bad."""
+    # Hot: runs for every line, so copy a hash that has the prefix, and use local names.
     new_digest, leaves, before = _LEAF_STATE.copy, list[bytes](), prev.encode()
     for line in lines:
         if (
@@ -217,11 +217,11 @@ def _diagnose_fields(fields: "Json") -> BadLine:
     elif unknown:
         said = f"unknown field {unknown[0][: limits.message_value_chars_max]!a}"
     elif tuple(found) != FIELDS:
-        said = "fields in another order"
+        said = "fields in the wrong order"
     elif [*map(type, found.values())] != _TYPES:
         said = "a field of the wrong type"
     else:
-        return BadLine(LineFault.RE_ENCODED, "the same values in bytes that no writer writes")
+        return BadLine(LineFault.RE_ENCODED, "not the canonical encoding of its values")
     return BadLine(LineFault.FIELDS, said)
 
 
@@ -237,13 +237,13 @@ _NAME: Final = lazy_pattern(r"[!-*,-~]{1,255}", re.ASCII)
 
 
 class Genesis(Struct, frozen=True):
-    """What line 0 says: `origin` names the ledger and its key, `tier` is HOT, HO2 or HO1."""
+    """The metadata of line 0: `origin` names the ledger and its key; `tier` is HOT, HO2 or HO1."""
 
     origin: str
     tier: str
     public_key: str
     parent_checkpoint: str | None = None
-    """The signed note of the tier above when this ledger began, if there was one."""
+    """The signed note of the tier above when this ledger was created, if any."""
 
     def entry(self) -> Entry:
         return Entry(GENESIS, metadata={"format": FORMAT, **asdict(self)})
@@ -280,7 +280,7 @@ def split_key(text: str) -> tuple[str, str, bytes] | None:
 
 
 def decode_base64(encoded: str) -> bytes | None:
-    """Base64 in the one form that encodes its bytes."""
+    # Accept only the canonical form.
     try:
         decoded = a2b_base64(encoded, strict_mode=True)
     except (Base64Error, ValueError):
@@ -299,11 +299,11 @@ def parse_genesis(stored: StoredEntry) -> Genesis:
     if metadata.get("format") != FORMAT or type(metadata["format"]) is not int:
         shown = ascii(metadata.get("format"))[: limits.message_value_chars_max]
         hint = f"this version of Paddock reads format {FORMAT}"
-        raise HostError(f"ledger format {shown} is not known", where="line 1", hint=hint)
+        raise HostError(f"unknown ledger format {shown}", where="line 1", hint=hint)
     _, *values = metadata.values()
     is_whole = tuple(metadata) == ("format", *Genesis.__struct_fields__)
     if not is_whole or [*map(type, values[:3])] != [str] * 3 or type(values[3]) not in _NOTE_TYPES:
-        raise LedgerDamagedError("GENESIS does not say what a ledger is", where="line 1")
+        raise LedgerDamagedError("GENESIS has missing, extra or invalid fields", where="line 1")
     found = Genesis(*values)
     VerifierKey.parse(found.public_key)
     return found

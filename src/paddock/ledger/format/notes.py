@@ -3,7 +3,7 @@
 A signed note (C2SP signed-note) is a text that ends with LF, an empty line, and signature lines:
 `— name base64(key id ‖ signature)`. A checkpoint (C2SP tlog-checkpoint) is a note whose text has
 three lines: the log's origin, the size of its tree in decimal, its root in base64. Further lines
-may follow and mean nothing to us.
+are ignored.
 """
 
 import re
@@ -29,7 +29,7 @@ _PROOF_HEADER: Final = "c2sp.org/tlog-proof@v1"
 
 
 class NoteError(LedgerDamagedError):
-    """A text that is no signed note, no checkpoint, or not signed by the key it has to be."""
+    """A text that is not a signed note or checkpoint, or is not signed by the expected key."""
 
 
 class Checkpoint(Struct, frozen=True):
@@ -43,7 +43,7 @@ class Checkpoint(Struct, frozen=True):
 
 
 class SignedCheckpoint(Struct, frozen=True):
-    """A checkpoint whose signature was verified, and the note that holds it."""
+    """A checkpoint with a verified signature, and the note that contains it."""
 
     checkpoint: Checkpoint
     note: str
@@ -55,7 +55,7 @@ def format_note(text: str, name: str, key_id: bytes, signature: bytes) -> str:
 
 
 def parse_note(note: str) -> tuple[str, list[tuple[str, bytes]]]:
-    """Return the text, and each signature line's name and bytes: a key id and the signature."""
+    """Return the text, and each signature line's name and decoded key id and signature."""
     if len(note.encode(errors="replace")) > limits.checkpoint_note_bytes_max:
         raise NoteError(f"a note of more than {limits.checkpoint_note_bytes_max} bytes")
     text, _, lines = note.rpartition("\n\n")
@@ -82,7 +82,7 @@ def parse_checkpoint(text: str) -> Checkpoint:
 
 
 def read_checkpoint(note: str) -> Checkpoint:
-    """Verify no signature, unlike `open_note`."""
+    """Parse a note without verifying its signature, unlike `open_note`."""
     return parse_checkpoint(parse_note(note)[0])
 
 
@@ -103,14 +103,14 @@ def open_note(note: str, key: VerifierKey) -> SignedCheckpoint:
     if not found:
         raise NoteError(f"a checkpoint that {key.name!a} did not sign")
     if not any(_is_signed(key.public, signature, text.encode()) for signature in found):
-        raise NoteError("a checkpoint with a false signature")
+        raise NoteError("a checkpoint with an invalid signature")
     return SignedCheckpoint(checkpoint, note)
 
 
-# Cached: the same note is met beside the ledger, beside its key and in the ledger above.
+# Cached: the same note is verified beside the ledger, beside its key and in the ledger above.
 @lru_cache(maxsize=256)
 def _is_signed(public: bytes, signature: bytes, message: bytes) -> bool:
-    # Imported here: it costs more than opening a ledger.
+    # Imported here: it takes longer than opening a ledger.
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - only where needed
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415 - only where needed
 
@@ -122,7 +122,7 @@ def _is_signed(public: bytes, signature: bytes, message: bytes) -> bool:
 
 
 def format_inclusion(index: int, path: Sequence[bytes], note: str) -> str:
-    """C2SP tlog-proof."""
+    """Format a C2SP tlog-proof."""
     hashes = "".join(f"{b2a_base64(each, newline=False).decode()}\n" for each in path)
     return f"{_PROOF_HEADER}\nindex {index}\n{hashes}\n{note}"
 
@@ -138,8 +138,8 @@ def _not(what: str, text: str) -> NoteError:
 #     MTH({d})    = SHA-256(00 ‖ d)                      a leaf hash: `line.leaf_hash`
 #     MTH(D[0:n]) = SHA-256(01 ‖ MTH(D[0:k]) ‖ MTH(D[k:n]))   k the greatest power of two below n
 #
-# Proofs are made from the hashes of whole subtrees, which somebody keeps (`Nodes`); they are
-# verified as RFC 9162 says in 2.1.3.2 and 2.1.4.2, without any tree.
+# Proofs are built from stored hashes of whole subtrees (`Nodes`), and verified without a tree as
+# in RFC 9162, 2.1.3.2 and 2.1.4.2.
 
 EMPTY_ROOT: Final = sha256(b"").digest()
 _NODE: Final = b"\x01"
@@ -147,7 +147,7 @@ _NODE_STATE: Final = sha256(_NODE)
 
 
 Nodes = Callable[[int, int], bytes]
-"""By level and index, a subtree's root: of 2^level leaves."""
+"""Return the root of a subtree of 2^level leaves, by level and index."""
 
 
 def leaf_nodes(leaves: Sequence[bytes]) -> Nodes:
@@ -156,7 +156,7 @@ def leaf_nodes(leaves: Sequence[bytes]) -> Nodes:
 
 
 class Growing:
-    """The right edge of a growing tree: for each set bit of its size a whole subtree's root."""
+    """The right edge of a growing tree: a whole subtree's root for each set bit of its size."""
 
     def __init__(self, size: int = 0, hashes: Sequence[bytes] = ()) -> None:
         self.size = size
@@ -176,7 +176,7 @@ class Growing:
         return cls(size, hashes) if is_edge and {*map(len, hashes)} <= {HASH_BYTES} else None
 
     def hashes(self) -> list[bytes]:
-        """The edge, the smallest subtree first."""
+        """Return the edge, the smallest subtree first."""
         return [each for each in self._edge if each is not None]
 
     def extend(self, leaves: Sequence[bytes]) -> list[list[bytes]]:
@@ -190,7 +190,7 @@ class Growing:
             if level == len(self._edge):
                 self._edge.append(None)
             left = self._edge[level]
-            # Not in `rows`: an earlier call returned what stood on the edge.
+            # Not in `rows`: an earlier call returned the edge's hashes.
             paired = row if left is None else [left, *row]
             self._edge[level] = paired[-1] if len(paired) % 2 else None
             row = _parents(paired)
@@ -219,19 +219,19 @@ def inclusion_path(nodes: Nodes, index: int, size: int) -> list[bytes]:
 
 
 def consistency_path(nodes: Nodes, old: int, size: int) -> list[bytes]:
-    """Empty where `old` is 0 or `size`: then there is nothing to prove."""
+    """Return a consistency proof; it is empty if `old` is 0 or `size`."""
     if not 0 <= old <= size:
         raise ValueError(f"{old} leaves of {size}")
     if old in {0, size}:
         return []
-    # The last whole subtree of the old tree; where it is the old tree, its root is known.
+    # The last whole subtree of the old tree; if it is all of it, its root is known.
     begin = old & (old - 1)
     known = [_subtree(nodes, begin, old)] if begin else []
     return known + _siblings(nodes, (begin, old), 0, size)
 
 
 def _siblings(nodes: Nodes, wanted: tuple[int, int], begin: int, end: int) -> list[bytes]:
-    """The roots of the siblings on the way from a subtree up, the lowest first."""
+    """Return the siblings' roots on the path from a subtree up, the lowest first."""
     if (begin, end) == wanted:
         return []
     middle = begin + _split(end - begin)
@@ -280,8 +280,8 @@ def _climb(here: int, last: int, start: bytes, path: Sequence[bytes]) -> tuple[b
 
 
 def _parents(row: Sequence[bytes]) -> list[bytes]:
-    """A last one without a sibling has no parent yet."""
-    # Hot: as often as there are leaves. A hash that has its prefix is copied.
+    """Hash pairs of nodes; a last node without a sibling has no parent yet."""
+    # Hot: runs once per leaf, so copy a hash that has the prefix.
     new_digest, found, rest = _NODE_STATE.copy, list[bytes](), iter(row)
     for left, right in zip(rest, rest, strict=False):
         digest = new_digest()

@@ -1,5 +1,5 @@
-// Verifying Ed25519 signatures (RFC 8032, 5.1.7), with whole numbers. It is slow and takes
-// no equal time; it only verifies, so there is no secret that could leak.
+// Verify Ed25519 signatures (RFC 8032, 5.1.7) with BigInt. It is slow and not constant-time, which
+// is safe because verifying uses no secret.
 
 const P = 2n ** 255n - 19n;
 const L = 2n ** 252n + 27742317777372353535851937790883648493n;
@@ -45,7 +45,7 @@ const multiplied = (point, scalar) => {
 const samePoint = ([x1, y1, z1], [x2, y2, z2]) =>
   mod(x1 * z2 - x2 * z1) === 0n && mod(y1 * z2 - y2 * z1) === 0n;
 
-// The point of 32 bytes; null where they are none, or not the one form of it.
+// Decode a point from 32 bytes; null if they are not its canonical encoding.
 const pointOf = (bytes) => {
   const encoded = littleEndian(bytes);
   const sign = encoded >> 255n;
@@ -74,7 +74,7 @@ const joined = (...parts) => {
   return out;
 };
 
-// Whether `signature` over `message` is the one of the key; strict about every encoding.
+// Return true if the key signed `message`; strict about every encoding.
 const isSignedBy = (publicKey, signature, message) => {
   if (publicKey.length !== 32 || signature.length !== 64) return false;
   const key = pointOf(publicKey);

@@ -1,5 +1,5 @@
-// SHA-256 and SHA-512 (FIPS 180-4), over Uint8Array. A page that was opened as a file
-// may have no crypto.subtle, and nothing here is secret.
+// SHA-256 and SHA-512 (FIPS 180-4) over Uint8Array, because a page opened from a file
+// may have no crypto.subtle. Nothing here is secret.
 
 const primesUpTo = (count) => {
   const found = [];
@@ -9,7 +9,7 @@ const primesUpTo = (count) => {
   return found;
 };
 
-// The first 64 bits of the fraction of the cube root (or square root) of n, by whole numbers.
+// The first 64 bits of the fraction of the cube root (or square root) of n, with BigInt.
 const rootFraction = (n, degree) => {
   const target = BigInt(n) << BigInt(64 * degree);
   let low = 0n;
@@ -41,7 +41,7 @@ const padded = (message, block) => {
 
 const W256 = new Int32Array(64);
 
-// One block of 64 bytes, without an array that is made anew: a ledger has millions of them.
+// Process a block of 64 bytes without allocating an array: a ledger has millions of blocks.
 const compress256 = (state, view, at) => {
   const w = W256;
   for (let i = 0; i < 16; i++) w[i] = view.getInt32(at + 4 * i);

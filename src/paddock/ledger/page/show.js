@@ -1,4 +1,4 @@
-// What the reader sees. Text is only ever put in as text, never as markup.
+// Render the page. Text is only ever inserted as text, never as markup.
 
 const ROWS_AT_ONCE = 500;
 const ROLES = { whole: "✓", broken: "✗", open: "–" };
@@ -15,7 +15,7 @@ const into = (parent, ...children) => {
   return parent;
 };
 
-// What drives a terminal or reorders text is shown as an escape, as the file itself does.
+// Escape terminal controls and characters that reorder text, as the ledger's file does.
 const HIDDEN =
   /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
 const visible = (text) =>
@@ -43,16 +43,16 @@ const verdictLines = (tree, key, notes) => {
     if (found.state === "whole") covered = Math.max(covered, found.size);
     say(found.state, `checkpoint of ${found.size} entries: ${found.said}`);
   }
-  if (!notes.length) say("open", "there is no checkpoint here: whoever can write can make it anew");
+  if (!notes.length) say("open", "no checkpoint here: anyone who can write can rewrite the ledger");
   if (left) {
-    const how = covered ? "their hashes are in what the checkpoint signs" : "nothing vouches for it";
+    const how = covered ? "a checkpoint signs their hashes" : "no checkpoint covers them";
     say("open", `${left} of ${tree.size} entries are left out here; ${how}`);
   }
   if (covered < tree.size) {
     say(
       "open",
-      `entries ${covered} to ${tree.size - 1} are covered by no checkpoint: that the last of ` +
-        "them were changed, or more of them were cut off, would not show",
+      `entries ${covered} to ${tree.size - 1} are covered by no checkpoint: a change of the last ` +
+        "one, or a cut after it, cannot be detected",
     );
   }
   return lines;
@@ -68,7 +68,7 @@ const stateOf = (lines) => {
 
 const HEADLINES = {
   whole: "Whole: every entry is covered by a signed checkpoint",
-  partly: "No damage found; read below what was not covered",
+  partly: "No damage found; see below for what is not covered",
   broken: "BROKEN: this is not what was recorded",
 };
 
@@ -101,7 +101,7 @@ const summaryOf = (row) => {
     entry.decision ?? "",
     entry.agent ?? "",
     metadata.tool ?? "",
-    // What the call is about: its first action, less the action's name.
+    // The target of the call's first action.
     String(metadata.actions?.[0] ?? "").split(" ").slice(1).join(" "),
     entry.reason ?? "",
   ];
@@ -115,7 +115,7 @@ const entryElement = (row) => {
   for (const part of summaryOf(row)) summary.append(element("span", part));
   for (const said of row.problems) summary.append(element("strong", said));
   made.append(summary);
-  // Filled when it is opened: most never are.
+  // Filled on opening: most are never opened.
   made.addEventListener("toggle", () => {
     if (made.childElementCount > 1) return;
     const full = row.entry ? JSON.stringify(row.entry, null, 2) : row.text;
@@ -158,7 +158,7 @@ const compare = (text, tree, key) => {
     const isIt = asked === given("key").trim();
     return isIt
       ? { state: "whole", said: "this is the key that the page was verified with" }
-      : { state: "broken", said: "another key: this ledger is not that key's" };
+      : { state: "broken", said: "another key: it did not sign this ledger" };
   }
   const found = verifyNote(`${asked}\n`, key, tree);
   return { state: found.state, said: `your checkpoint of ${found.size} entries: ${found.said}` };
@@ -173,7 +173,7 @@ const main = () => {
   const tree = verifyRows(rows);
   const first = rows[0]?.entry?.metadata?.public_key;
   if (first !== given("key").trim()) {
-    tree.problems.push({ row: rows[0], said: "line 1 names another key than the page" });
+    tree.problems.push({ row: rows[0], said: "line 1 names a different key than the page" });
   }
   showVerdict(tree, key, notes);
   const list = new List(rows.filter((row) => row.line !== null));
@@ -192,7 +192,7 @@ const main = () => {
 try {
   main();
 } catch (problem) {
-  // Whatever is wrong with the page: it must not look like one that was verified.
+  // After any error the page must not look verified.
   document.body.dataset.verdict = "broken";
   document.getElementById("headline").textContent = "BROKEN: this page cannot be verified";
   document.getElementById("found").append(element("li", `✗ ${problem.message}`, "broken"));

@@ -1,5 +1,5 @@
-// What this page verifies. The format is described in docs/formats/ledger.md of Paddock:
-// the chain of lines, their Merkle tree (RFC 6962), and signed notes (C2SP).
+// Verify the chain of lines, their Merkle tree (RFC 6962), and signed notes (C2SP).
+// The format is described in docs/formats/ledger.md of Paddock.
 
 const utf8 = (text) => new TextEncoder().encode(text);
 const PAIRS = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
@@ -11,7 +11,7 @@ const hex = (bytes) => {
 const unhex = (text) => Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
 const same = (one, other) => hex(one) === hex(other);
 
-// Base64 in the one form that encodes its bytes; null for any other text.
+// Decode canonical base64; null for any other text.
 const unbase64 = (text) => {
   try {
     const binary = atob(text);
@@ -29,8 +29,8 @@ const OPENING = /^\{"id":"LED-[0-9a-f]{32}","timestamp":"[^"\\]{27}","event_type
 const TAIL = /,"seq":(0|[1-9][0-9]{0,15}),"prev":"([0-9a-f]{64})"\}$/;
 const ZEROS = "0".repeat(64);
 
-// Rows of the page: `{…` is a line, `=…` one in base64 that is no text, and `#LEVEL HASH`
-// stands for 2^LEVEL lines that are left out: the root of the tree over them.
+// Rows of the page: `{…` is a line, `=…` a line in base64 that is not valid text, and
+// `#LEVEL HASH` replaces 2^LEVEL omitted lines by the root of the tree over them.
 const parseRows = (text) =>
   text
     .split("\n")
@@ -81,7 +81,7 @@ const parsedEntry = (text) => {
   }
 };
 
-// The root over the first `size` entries; null where that ends among lines that are left out.
+// The root over the first `size` entries; null if it ends within omitted lines.
 const rootAt = (rows, size) => {
   const edge = new Edge();
   for (const row of rows) {
@@ -91,7 +91,7 @@ const rootAt = (rows, size) => {
   return edge.size === size ? edge.root() : null;
 };
 
-// Walk the rows in order: numbers and links. Afterwards every row knows its hash.
+// Check numbers and links of the rows in order, and set each row's hash.
 const verifyRows = (rows) => {
   const problems = [];
   let position = 0;
@@ -102,7 +102,7 @@ const verifyRows = (rows) => {
     row.position = position;
     position += 2 ** row.level;
     if (row.line === null) {
-      if (row.hash.length !== 32) throw new Error(`row ${index + 1} is none`);
+      if (row.hash.length !== 32) throw new Error(`row ${index + 1} is not valid`);
       expected += 2 ** row.level;
       before = row.level === 0 ? row.hash : null;
       return;
@@ -130,13 +130,13 @@ const lineProblems = (row, expected, before) => {
   if (wanted && tail[2] !== wanted) {
     said.push(
       row.position === 0
-        ? "the first line follows nothing, and says that it does"
+        ? "its prev is not zeros, although it is the first line"
         : "its prev is not the hash of the line before it: " +
             "that line was changed, or one was removed, added or moved here",
     );
   }
   if ((row.entry.event_type === "GENESIS") !== (row.position === 0)) {
-    said.push("GENESIS stands in line 1, and nowhere else");
+    said.push("GENESIS must be in line 1, and nowhere else");
   }
   return said;
 };
@@ -166,13 +166,13 @@ const parseNote = (note) => {
   return { text, origin, size: Number(size), root: hash, signatures };
 };
 
-// What one checkpoint says about these rows: `state` is whole, broken or open.
+// Compare one checkpoint with these rows: `state` is whole, broken or open.
 const verifyNote = (note, key, tree) => {
   const parsed = parseNote(note);
-  if (!parsed) return { state: "broken", size: 0, said: "this is no checkpoint" };
+  if (!parsed) return { state: "broken", size: 0, said: "this is not a checkpoint" };
   const { size, origin } = parsed;
   const broken = (said) => ({ state: "broken", size, said });
-  if (!key) return broken("the ledger's key is not known, so no signature can be verified");
+  if (!key) return broken("the ledger's key is unknown, so no signature can be verified");
   const isOurs = parsed.signatures.some(
     (each) =>
       each.name === key.name &&
@@ -182,14 +182,14 @@ const verifyNote = (note, key, tree) => {
   );
   if (origin !== key.name || !isOurs) return broken("it is not signed by the ledger's key");
   if (size > tree.size) {
-    return broken(`it was signed for ${size} entries, and there are ${tree.size}: the end is gone`);
+    return broken(`it was signed for ${size} entries, but ${tree.size} are here: the end is gone`);
   }
   const root = rootAt(tree.rows, size);
   if (root === null) {
-    return { state: "open", size, said: "signed; it ends among lines that are left out here" };
+    return { state: "open", size, said: "signed, but it ends within lines that are left out here" };
   }
   if (!same(root, parsed.root)) {
-    return broken(`signed for ${size} entries, and these ${size} are not those that were signed`);
+    return broken(`signed for ${size} entries, but these ${size} are not those that were signed`);
   }
   return { state: "whole", size, said: `signed, and exactly these first ${size} entries` };
 };

@@ -1,15 +1,15 @@
-"""Lines of shell, taken apart for policy: text in, values out.
+"""Parse shell lines for policy: text in, values out.
 
-    parse              a line → its simple commands, and what is doubtful about it
-    walk, words        the syntax tree, and what its parts mean
-    unwrap             what a command, or a line that does not parse, would start
+    parse              a line → its simple commands, and everything doubtful about it
+    walk, words        the syntax tree, and the meaning of its words
+    unwrap             the programs that a command, or a line that does not parse, would start
     pattern            the target of a rule, and what its wildcards never cover
     programs           tables of what programs start, write and run
-    operator_commands  what of Paddock's own command line is a person's act
-    writes             which files known programs write, remove and read
+    operator_commands  the commands of Paddock that are a person's act
+    writes             the files that known programs write, remove and read
 
 Deny and ask match every reading of a command, allow only the exact one: in doubt a reading is
-added and an exact match given up. What is not understood is a problem, never guessed.
+added and an exact match is excluded. Syntax that is not understood is a problem, never guessed.
 """
 
 from paddock.policy.commands.parse import parse_line

@@ -1,8 +1,8 @@
-"""A person's acts: what of Paddock's own command line no agent runs.
+"""A person's acts: the commands of Paddock that no agent may run.
 
-Each command is one that `READING` does not name: a new one is, too. The list stands here since
-rules are asked of it before anything runs; a test holds it against the parser. A net and no
-wall: what holds a program of another name is the sandbox.
+Every command that `READING` does not list is one, so a new command is one by default. A test
+compares the list with the argument parser. This is a check of words, not a boundary: only the
+sandbox restricts a program of another name.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,13 +22,13 @@ READING: Final[dict[str, frozenset[str]]] = {
     "agent": frozenset({"list", "show"}),
     "policy": frozenset({"check", "explain", "test", "lint", "replay", "diff"}),
     "approvals": frozenset({"list", "show"}),
-    # Not `content`: what policy withholds from an agent may stand there.
+    # Not `content`: it may show data that policy withholds from an agent.
     "ledger": frozenset({"query", "tail", "verify", "proof", "export"}),
     "collector": frozenset({"status", "verify"}),
     "package": frozenset({"verify", "list", "why"}),
     "bootstrap": frozenset({"verify"}),
     "hook": frozenset({"status"}),
-    # A new folder below agent_sandbox/, where agents are told to work.
+    # Creates a folder below agent_sandbox/, where agents are asked to work.
     "scratch": frozenset({"new"}),
     "sandbox": frozenset({"plan", "caches"}),
     "network": frozenset({"show"}),
@@ -39,10 +39,10 @@ READING: Final[dict[str, frozenset[str]]] = {
 }
 """Every command with the sub-commands that only read; "" is the command without one.
 
-`call` is governed itself; `run` and `admin` work as any agent; `mcp` serves whoever talks to it.
+`call` is itself governed by policy; `run` and `admin` can act as any agent; `mcp` serves any peer.
 """
 CLIENT_RUN: Final = frozenset({("hook", ""), ("mcp", "")})
-"""What a client starts by itself: no agent types it, and it is not refused to a client's child."""
+"""Commands that a client starts itself: allowed to a client's child process, not to an agent."""
 _ACTING: Final = {
     "call": frozenset({"--yes", "--agent"}),
     "session": frozenset({"--out"}),
@@ -50,18 +50,18 @@ _ACTING: Final = {
     "sandbox": frozenset({"clear"}),
     "network": frozenset({"--refresh"}),
 }
-"""Words by which a reading command does more: consents, acts as another, writes, removes."""
+"""Words that make a reading command do more: consent, act as another, write, remove."""
 WORDS_MAX: Final = 64
-"""Words of a command that are looked at: a longer one is an act."""
-_GIVEN_WORDS: Final = frozenset({"xargs", "gxargs", "parallel"})
+"""Words of a command that are checked: a longer command counts as an act."""
+_ADDING_WORDS: Final = frozenset({"xargs", "gxargs", "parallel"})
 """Programs that add words which are not in the line."""
 _RUNS: Final = frozenset[str]().union(*NESTING.values())
-"""`uv run`: what stands right behind it is the program."""
+"""Subcommands followed directly by a program: `uv run`."""
 _PYTHON: Final = lazy_pattern(r"(?:python|pypy)[\d.]*")
 _CODE_OPTION: Final = lazy_pattern(r"-[A-Za-z]*c")
 _ENTRY: Final = lazy_pattern(r"\bpaddock\.apps\b")
 _FIXED: Final = lazy_pattern(r"""["'][^$`"'\-\\]|[^$`"'\-\\*?\[{~]""")
-"""How a word begins that is no option, whatever it becomes at run time."""
+"""The start of a word that is not an option, whatever its value at run time."""
 
 
 def find_persons_act(line: CommandLine) -> str:
@@ -86,7 +86,7 @@ def is_persons_act(arguments: Sequence[str]) -> bool:
 
 
 def _asks_for_help(rest: Sequence[str]) -> bool:
-    # Threat: an argument of that name, which changes nothing of what is done.
+    # Threat: `--help` as an argument of the command, which then acts all the same.
     if rest[0] in ("--version", "--help", "-h"):
         return True
     return rest[0][:1] != "-" and len(rest) < 4 and rest[-1] in ("--help", "-h")
@@ -109,12 +109,12 @@ def _acts(command: SimpleCommand, text: str) -> Iterator[str]:
         is_sure = not reading.head and (reading.start in command.starts or before in _RUNS)
         if name == "paddock":
             words = reading.first(WORDS_MAX)[1:]
-            told = [_told(word) for word in words]
-            # Of a word that may be no program: not `mypy src/paddock init`.
+            arguments = [_strictest_text(word) for word in words]
+            # If the word may not be a program: not `mypy src/paddock init`.
             is_named = program == name or program.endswith("/bin/paddock")
-            is_known = is_sure or (is_named and place_of(told)[0] in READING)
-            adds = len(reading) > WORDS_MAX or not names.isdisjoint(_GIVEN_WORDS)
-            if is_known and (adds or is_persons_act(told)):
+            is_known = is_sure or (is_named and place_of(arguments)[0] in READING)
+            adds = len(reading) > WORDS_MAX or not names.isdisjoint(_ADDING_WORDS)
+            if is_known and (adds or is_persons_act(arguments)):
                 yield " ".join(("paddock", *(word.text for word in words)))
         elif is_sure and _ENTRY.match(program):
             yield program
@@ -122,8 +122,8 @@ def _acts(command: SimpleCommand, text: str) -> Iterator[str]:
             yield f"{name} with the entry of Paddock's command line"
 
 
-def _told(word: Word) -> str:
-    """A word as it will be; where it is known at run time alone, the option that it might be."""
+def _strictest_text(word: Word) -> str:
+    """Return the text of a word; if only run time decides it, an option that it might be."""
     if word.is_literal or _FIXED.match(word.source):
         return word.text
     return "--yes"
@@ -133,6 +133,6 @@ def _runs_entry(reading: Reading, text: str) -> bool:
     words = [word.text for word in reading.all_words()[1:]]
     code = [word for before, word in pairwise(("", *words)) if _CODE_OPTION.fullmatch(before)]
     if not words or "-" in words:
-        # The program stands on its input, maybe as a here-document of the line.
+        # Python reads its program from the input, maybe a here-document of the line.
         code.append(text)
     return any(map(_ENTRY.search, code))

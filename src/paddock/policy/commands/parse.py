@@ -1,4 +1,4 @@
-"""A line of shell to a `CommandLine`. Total: whatever the text, it ends and never raises."""
+"""Parse a line of shell to a `CommandLine`. Total: for any text it terminates without raising."""
 
 import re
 from bisect import bisect_left
@@ -32,7 +32,7 @@ from paddock.policy.commands.writes import find_touch
 if TYPE_CHECKING:
     from tree_sitter import Parser
 
-# What the parser takes as one token, however long it is.
+# Text that the parser reads as one token, however long it is.
 _OPAQUE: Final = lazy_pattern(
     r"""\\.
       | "\$\(cat[ ]<<'(?P<said>\w+)'\n(?:(?!(?P=said)\n)[^\n]*\n)*+(?P=said)\n\)"
@@ -44,13 +44,13 @@ _OPAQUE: Final = lazy_pattern(
     re.VERBOSE | re.DOTALL,
 )
 _DASH_BEFORE_DOCUMENT: Final = lazy_pattern(rb"(?<=[ \t])-(?=[ \t]*<<)")
-"""A word that the grammar loses: `cat - <<E`. Any other letter in its place is one."""
+"""A word that the grammar loses: `cat - <<E`. With another letter in its place it is found."""
 _ESCAPE_IN_DOCUMENT: Final = lazy_pattern(rb"(<<-?[ \t]*+\w++[^\n<]*+\n[ \t]*+)\\[$`\\]")
-"""Where a document begins with `\\``, the grammar takes its first line for words."""
+"""If a document begins with `\\``, the grammar reads its first line as words."""
 
 
 def count_code_chars(text: str) -> int:
-    """Count outside quotes, comments and here-documents; no longer exact over the limit."""
+    """Count characters outside quotes, comments and here-documents; inexact over the limit."""
     at, count = 0, 0
     ends: dict[str, list[int]] = {}
     while count <= command_code_chars_max:
@@ -67,7 +67,7 @@ def count_code_chars(text: str) -> int:
             if start and found < len(places):
                 at = places[found]
             else:
-                # What announces no document is code.
+                # Without an end mark it is not a here-document but code.
                 at = match.start() + 1
                 count += 1
     return count
@@ -84,7 +84,7 @@ def _line_ends(text: str) -> dict[str, list[int]]:
 
 @cache
 def _parser() -> "Parser":
-    # A policy without command rules never pays for the grammar.
+    # A policy without command rules never loads the grammar.
     import tree_sitter  # noqa: PLC0415 - late on purpose
     import tree_sitter_bash  # noqa: PLC0415 - late on purpose
 
@@ -92,23 +92,23 @@ def _parser() -> "Parser":
 
 
 SCRIPTS_MAX: Final = 256
-"""Texts inside texts (`sh -c '…'`) that one line may hold; a text that occurs twice counts once."""
+"""Nested scripts (`sh -c '…'`) of one line; a script that occurs twice counts once."""
 SCRIPTS_CODE_CHARS_MAX: Final = 2 * command_code_chars_max
-"""Threat: `env -S env -S …`: each word begins a script that goes on to the end of the line."""
+"""Threat: `env -S env -S …`: each word begins a script that extends to the end of the line."""
 READINGS_MAX: Final = 20_000
 MOVES_MAX: Final = 4
 _TOO_MUCH: Final = "scripts inside scripts, too many to follow"
 _TOO_LONG: Final = f"the line is longer than {command_chars_max} characters"
 _TOO_MANY: Final = f"the line does not parse, and has more than {command_parts_max} parts"
 
-# Threat: characters that a reader of the line does not see, or sees elsewhere than they stand.
+# Threat: characters that a reader of the line does not see, or sees in another position.
 _UNSEEN: Final = lazy_pattern(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
 
 
 _LITERAL: Final = lazy_pattern(r"exec --(?: '[^']*'(?:\\''[^']*')*)+")
-"""One command whose words are all quoted, as `tools.program.literal_line` writes it."""
+"""A command whose words are all quoted, as `tools.program.literal_line` writes it."""
 _LITERAL_WORD: Final = lazy_pattern(r"'[^']*'(?:\\''[^']*')*")
 
 _Command: TypeAlias = tuple[RawCommand, SeenCommand, Touch]
@@ -131,15 +131,15 @@ class _Line(Struct):
 
 
 def parse_line(text: str) -> CommandLine:
-    """Return the commands of a line of shell, and what is doubtful about it.
+    """Return the commands of a line of shell, and everything doubtful about it.
 
-    Never raises: text that is not understood has `problems`, and its `commands` are what a deny
-    can still be held against. Over a limit (`command_chars_max`, `command_code_chars_max`,
-    `command_parts_max`, `command_depth_max`, those above) the line has a problem, and over all but
-    the second a `bound` and a command that is anything.
+    Never raises: text that is not understood has `problems`, and rough `commands` that a deny can
+    still match. Over a limit (`command_chars_max`, `command_code_chars_max`, `command_parts_max`,
+    `command_depth_max`, those above) the line has a problem, and over all but the second also a
+    `bound` and a command that `is_anything`.
     """
     line = _Line()
-    # The literal command of a program is few words, however long.
+    # A literal command may be longer: it has few words, and is not parsed.
     is_literal = len(text) <= program_command_bytes_max and _LITERAL.fullmatch(text)
     if len(text) > command_chars_max and (not is_literal or _has_too_much_code(text)):
         _stop(line, _TOO_LONG)
@@ -173,7 +173,7 @@ def parse_line(text: str) -> CommandLine:
     for _, _, each in line.found:
         touch.add(each)
     if line.bound:
-        # Threat: a deny that becomes an ask, because what it is about stands behind a limit.
+        # Threat: a deny becomes an ask because the command it denies is beyond a limit.
         unread = Word(text, text, unknown="it is not read")
         commands += (SimpleCommand(text, (unread,), obstacles=shared, is_anything=True),)
     return CommandLine(
@@ -197,7 +197,7 @@ def _stop(line: _Line, bound: str) -> None:
 
 
 def _has_too_much_code(text: str) -> bool:
-    # The parser's time is quadratic there.
+    # The parser's time is quadratic in it.
     return count_code_chars(text) > command_code_chars_max
 
 
@@ -223,7 +223,7 @@ def _gather(line: _Line, text: str, depth: int, within: _Command | None = None) 
         if len(rough) > command_parts_max:
             _stop(line, _TOO_MANY)
             return
-        # Not the whole text: each of thousands of commands would hold and quote it.
+        # Not the whole text: each of thousands of commands would store and quote it.
         raws = raws + [RawCommand(" ".join(w.text for w in words), list(words)) for words in rough]
     for raw in raws:
         _add(line, raw, depth, within)
@@ -249,7 +249,7 @@ def _is_too_much(line: _Line, script: str, depth: int) -> bool:
 def _walk(text: str) -> Findings:
     unseen = _UNSEEN.search(text)
     if unseen is not None:
-        problem = f"the line holds the control character U+{ord(unseen[0]):04X}"
+        problem = f"the line contains the control character U+{ord(unseen[0]):04X}"
         return Findings(problems={problem: None})
     if _has_too_much_code(text):
         return Findings(problems={"the line is too long to parse": None})

@@ -1,11 +1,11 @@
-"""The command target of a rule: `git diff *`, compiled once, matched often, by words.
+"""Compile and match the command target of a rule, word by word: `git diff *`.
 
-A final `*` stands for any words, none included; inside a word for any part of it, newlines
-included. Quotes take `*` literally. What no simple command can match does not compile.
+A final `*` matches any words, also none; inside a word any part of it, also newlines. A quoted
+`*` is literal. A pattern that no simple command can match does not compile.
 
-The narrow side of an allow: each word is *named* (literally in the rule) or covered. What is
-covered must be a plain word, and none that makes the program write or run something (`programs`).
-All doubt is a no.
+An allow matches narrowly: each word is *named* (literally in the rule) or covered by a wildcard.
+A covered word must be plain, and must not make the program write or run something (`programs`).
+In doubt an allow does not match.
 """
 
 import re
@@ -46,7 +46,7 @@ _GLOB: Final = lazy_pattern(r"[*?\[]")
 _SEEN_THROUGH: Final = lazy_pattern(
     r"time|nice(?: -n \d+)?|g?timeout(?: -k [\d.]+[smhd]?| -s \w+)* [\d.]+[smhd]?"
 )
-"""What an allow sees through, too: all of it stands in the line, and it changes nothing else."""
+"""Wrappers that an allow ignores: fully written in the line, and without other effects."""
 Way = tuple[tuple[Word, ...], tuple[int, ...], bool]
 """The words of a command, the places of programs, and whether it runs in another directory."""
 _NOTHING: Final = frozenset({"true", "false", ":"})
@@ -58,9 +58,9 @@ def find_loose_word(words: Sequence[Word]) -> str:
             return f"{word.source!r}: {word.unknown or word.inexact}"
         is_tame = not (_GLOB.match(word.text) or word.text.startswith("-") or ".." in word.text)
         if word.glob and (index == 0 or not is_tame):
-            # Threat: a file named like an option, which an unquoted pattern becomes.
+            # Threat: an unquoted pattern expands to a file that is named like an option.
             return f"{word.source!r} may become anything"
-        if word.glob and _takes_operands_seriously(program_name(words[0].text), index):
+        if word.glob and _has_special_operands(program_name(words[0].text), index):
             return f"{word.source!r} may become more than one operand"
     return ""
 
@@ -76,7 +76,7 @@ def is_inside(directory: str) -> bool:
 
 
 def is_neutral(words: Sequence[Word], *, is_piped: bool) -> bool:
-    """Whether a command adds nothing to what the others of its line do: no rule has to name it."""
+    """Return True if a command has no effect besides the others of its line, so needs no rule."""
     if not all(word.is_literal for word in words):
         return False
     program, *_ = texts = [word.text for word in words]
@@ -107,7 +107,7 @@ def see_exactly(way: Way) -> Iterator[Way]:
         yield words, starts, is_moved
 
 
-def _takes_operands_seriously(program: str, index: int) -> bool:
+def _has_special_operands(program: str, index: int) -> bool:
     rows = CAUTIONS_BY_PROGRAM.get(program, ())
     return (
         program in TRUSTED_BY_PROGRAM
@@ -122,7 +122,7 @@ def find_danger(
 ) -> str:
     """Return what the program at `start` would do by a word that no rule names; else empty.
 
-    `starts`: all programs, each judged by itself. `named[i]` is None where the rule has word `i`
+    `starts`: all programs, each checked separately. `named[i]` is None if the rule names word `i`
     literally, else the literal beginning of the pattern that covers it.
     """
     program = program_name(words[start])
@@ -130,7 +130,7 @@ def find_danger(
         return f"{program!r} is started by {words[0]!r}, and no word of the rule names it"
     name = exact_program(words[start])
     if "/" in name and named[start] is not None:
-        return f"{words[start]!r} is no program of a system directory"
+        return f"{words[start]!r} is not a program in a system directory"
     is_covered = named[start] is not None and any(each is not None for each in named[start + 1 :])
     if is_covered and program not in READERS:
         return f"no word of the rule names {program!r}"
@@ -187,7 +187,7 @@ def is_caught(word: str, row: Caution, program: str) -> bool:
     if not word.startswith("-") and any(_is_held(part, word) for part in listed(row.holding)):
         return True
     prefixes = listed(row.prefixes)
-    # One dash or two are the same to some programs.
+    # Some programs accept one dash or two.
     if word.startswith(prefixes) or (
         len(word) > 2 and word[:2] == "--" and word[1:].startswith(prefixes)
     ):
@@ -195,7 +195,7 @@ def is_caught(word: str, row: Caution, program: str) -> bool:
     if word.startswith("--"):
         name = word[2:].partition("=")[0]
         return bool(name) and any(option.startswith(name) for option in listed(row.long))
-    # What follows a letter with a value is no letter.
+    # After a letter with a value comes the value, not another letter.
     ending = row.short + VALUED.get(program, "")
     first = next((letter for letter in word[1:] if letter in ending), " ")
     return word.startswith("-") and first in row.short
@@ -218,7 +218,7 @@ def _find_untrusted(
         word, beginning, at = words[index], named[index], index
         index += 1
         if word == "--":
-            # Threat: what follows has the look of an option, and is a script or a file.
+            # Threat: a later word looks like an option, but is a script or a file.
             operands.extend(range(index, len(words)))
             break
         if not word.startswith("-") or word == "-":
@@ -273,11 +273,11 @@ _PIECE: Final = lazy_pattern(
 _OPERATORS: Final = frozenset(";&|<>()`")
 _LITERAL_PREFIX: Final = lazy_pattern(r"[^*?\[\\]*")
 SAME_OPTIONS: Final = {"R": "r", "recursive": "r", "force": "f", "delete": "d", "all": "a"}
-"""Names of options, and the letters that mostly say the same."""
+"""Names of options, and the letters that usually mean the same."""
 _CLUSTER: Final = lazy_pattern(r"-([A-Za-z]{1,5})(?:[0-9./,].*)?", re.DOTALL)
 _FILE: Final = lazy_pattern(r"[^./][./]|[./][^./]")
-"""What names one file or directory; `.` and `./...` stand for where one is."""
-ASSIGNED: Final = "an assignment stands before the command"
+"""Text that names a file or directory; not `.` and `./...`, the working directory."""
+ASSIGNED: Final = "an assignment is before the command"
 WORDS_DIFFER: Final = "the words do not match"
 
 
@@ -293,7 +293,7 @@ class PatternWord(Struct, frozen=True):
 
     @property
     def folded(self) -> "PatternWord":
-        """The word as a deny or an ask compares it; an option as it is: `-d` is not `-D`."""
+        """The word for a deny or an ask, without case; options keep it: `-d` is not `-D`."""
         if self.parts[0].startswith("-"):
             return self
         return PatternWord(tuple(part.casefold() for part in self.parts), is_folded=True)
@@ -323,7 +323,7 @@ class PatternWord(Struct, frozen=True):
 class CommandPattern(Struct, frozen=True):
     """A compiled command pattern: `words` without a final `*` (`is_open`), `wide` for deny and ask.
 
-    `options` are words that may stand anywhere, `operands` the rest without the program.
+    `options` may be anywhere in a command, `operands` are the other words after the program.
     """
 
     text: str
@@ -343,11 +343,11 @@ class CommandPattern(Struct, frozen=True):
         )
 
     def may_come_to_match(self, command: SimpleCommand) -> bool:
-        """Return whether it might match once the words that only run time tells are known."""
+        """Return True if it might match once the words known only at run time are known."""
         return any(self._may_become(reading, command.is_open) for reading in command.readings)
 
     def may_be_started(self, command: SimpleCommand) -> bool:
-        """Whether a program of which nothing is known might start it: its words stand behind."""
+        """Return True if an unknown program of the command might start it: its words follow."""
         words = command.words
         unknown = (at for at in command.starts if program_name(words[at].text) not in KNOWN)
         places = range(next(unknown, len(words)) + 1, len(words))
@@ -386,19 +386,20 @@ class CommandPattern(Struct, frozen=True):
                 return danger
         names = (text for text, plain in zip(as_named, named, strict=True) if plain is None)
         if is_moved and any(map(_FILE.search, names)):
-            # Threat: `cd sub && ./x`, where the rule means another file.
+            # Threat: `cd sub && ./x`, but the rule means another file.
             return "a file is named, and the directory changes"
         if "/" in as_named[0] and named[0] is not None:
-            return f"{texts[0]!r} is no program of a system directory"
+            return f"{texts[0]!r} is not a program in a system directory"
         return ""
 
     def find_bar(self) -> str:
+        """Return why an allow with this pattern can never match; else empty."""
         if self.is_any or not self.words[0].is_literal:
             return ""
         if ASSIGNMENT.match(self.text.lstrip(" ")):
             return ASSIGNED
         name = program_name(self.words[0].parts[0])
-        # `cd` within the workspace changes nothing that a rule could not tell.
+        # An allow can match `cd`, since a `cd` within the workspace is tracked.
         return change_by(name) if name in CHANGERS and name != "cd" else ""
 
     def _named(self, count: int) -> list[str | None]:
@@ -447,7 +448,7 @@ class CommandPattern(Struct, frozen=True):
         at = next((index for index, word in enumerate(words) if word.unknown), len(words))
         if at == len(words) and not is_open:
             return False
-        # An unknown word may be none, one or many; with an option before it, it may go with that.
+        # An unknown word may be none, one or many; after an option it may be the option's value.
         before = words[:at]
         operands = (*before[:1], *(word for word in before[1:] if word.text[:1] != "-"))
         return (
@@ -477,14 +478,14 @@ class CommandPattern(Struct, frozen=True):
             return True
         if pattern.is_literal and _plain_path(pattern.parts[0]) == plain.casefold():
             return True
-        # A pattern of a path: its last component may become the program's name.
+        # The last component of a path pattern may expand to the program's name.
         return bool(word.glob) and pattern.may_match(Word(name, name, glob=word.name_glob))
 
 
 def _options_of(text: str) -> frozenset[str]:
     if text.startswith("--") and len(text) > 2:
         name = text[2:].partition("=")[0]
-        # An abbreviation counts as each that it may be.
+        # An abbreviation counts as every option that it may mean.
         known = (SAME_OPTIONS[long] for long in SAME_OPTIONS if long.startswith(name))
         return frozenset("".join(known)) or frozenset({f"--{name}"})
     cluster = _CLUSTER.fullmatch(text)
@@ -498,12 +499,12 @@ def _plain_path(path: str) -> str:
 
 
 def compile_command_pattern(text: str) -> CommandPattern:
-    """Return the compiled pattern; PatternError, a ValueError, where it can match nothing."""
+    """Compile a pattern; PatternError, a ValueError, if it can match nothing."""
     if not text.strip(" "):
         raise PatternError("an empty command pattern matches nothing", 'for any command, write "*"')
     hidden = next((char for char in text if not char.isprintable()), "")
     if hidden:
-        raise PatternError(f"the command pattern holds {quote_toml(hidden)}")
+        raise PatternError(f"the command pattern contains {quote_toml(hidden)}")
     words = _split(text)
     program = words[0].parts
     if len(program) == 1:
@@ -537,9 +538,9 @@ def _split(text: str) -> list[PatternWord]:
             continue
         if one is not None and one in _OPERATORS:
             raise PatternError(
-                f"the command pattern {quote_toml(text)} holds {quote_toml(one)},"
+                f"the command pattern {quote_toml(text)} contains {quote_toml(one)},"
                 " which ends a command",
-                "a line is judged command by command; quote the character if it is meant",
+                "a line is judged command by command; quote the character to match it",
             )
         if one is not None and one in "'\"\\":
             raise PatternError(f"the command pattern {quote_toml(text)} has an open quote")

@@ -1,12 +1,12 @@
-"""What is known of programs: which start another one, and what a wildcard in an allow rule covers.
+"""Tables of programs: which start another one, and what a wildcard in an allow rule covers.
 
-A wrapper's row (`env`, `nice`, `xargs`) says how to find the command that it starts. Where an
-option is not in its row, or its value cannot be told, every later word may be the program: a deny
-stays whole.
+A wrapper's row (`env`, `nice`, `xargs`) says how to find the command that it starts. If an option
+is not in its row, or its value is not known, every later word may be the program, so that a deny
+still matches.
 
-A rule `git diff *` means "look at differences", not `git diff --output=~/.bashrc`: options that
-write or run something have to be named. One row a reason; a program without a row is judged by the
-generic ones. Sources: the programs' manual pages, and the published ways out of allow-lists.
+A rule `git diff *` means "show differences", not `git diff --output=~/.bashrc`: options that
+write or run something have to be named. One row per reason; a program without a row is judged by
+the generic ones. Sources: the programs' manual pages, and published bypasses of allow-lists.
 """
 
 import re
@@ -25,28 +25,28 @@ HARMLESS: Final = lazy_pattern(
     r"|(?:GIT_PAGER|PAGER|MANPAGER)=cat)",
     re.ASCII,
 )
-"""Assignments of names that no program runs by, with values that name no file."""
+"""Assignments that do not change which program runs, with values that name no file."""
 INTEGER: Final = lazy_pattern(
     r"(?:-\w*)?(?:S?RANDOM|SECONDS|OPTIND|HISTCMD)(?!\w|=\d*+\Z)", re.ASCII
 )
-"""Variables to which bash gives the value of what is assigned, read as arithmetic."""
+"""Variables whose assigned value bash evaluates as arithmetic."""
 TAME: Final = (
     r"(?:GIT_(?:AUTHOR|COMMITTER)_\w+=.*|GIT_TERMINAL_PROMPT=[01]"
     r"|(?:GIT_PAGER|PAGER|MANPAGER|GIT_EDITOR|GIT_SEQUENCE_EDITOR|EDITOR|VISUAL)=(?:cat|true|:)?"
     r"|PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE|HASHSEED|UTF8)=\w*"
     r"|NODE_OPTIONS=--max-old-space-size=\d+|CARGO_TERM_COLOR=\w+|GOFLAGS=-mod=\w+)"
 )
-"""Assignments after which the same programs run: the value is no program that a rule could name."""
+"""Assignments that do not change which programs run: no rule could name their value."""
 SHELLS: Final = frozenset(
     "sh bash dash zsh ksh ash rbash mksh fish csh tcsh yash posh oksh elvish nu xonsh".split()
 )
 RUNNING_INPUT: Final = frozenset("ssh su runuser at batch sg newgrp parallel".split())
-"""Besides shells: programs to which a here-document is commands, or words of them."""
+"""Programs other than shells that run a here-document as commands, or take words from it."""
 INTERPRETERS: Final = lazy_pattern(
     r"(?:python[\d.]*|pypy[\d.]*|perl[\d.]*|ruby[\d.]*|node|nodejs|deno|bun|php[\d.]*|lua[\d.]*"
     r"|tclsh[\d.]*|Rscript|osascript|pwsh|ed|ex|bc|dc|gdb|sqlite3|psql|mysql)"
 )
-"""Programs that run what stands on their input when no program is named."""
+"""Programs that run their input when they are given no script."""
 LOADERS: Final = lazy_pattern(r"ld-linux.*\.so.*|ld-musl.*\.so.*|ld\.so.*|ld64\.so.*", re.DOTALL)
 
 
@@ -57,10 +57,10 @@ def listed(text: str) -> tuple[str, ...]:
 
 
 class Wrapper(Struct, frozen=True):
-    """How programs take their options before the command that they start.
+    """The options that `programs` take before the command that they start.
 
     `flags` and `valued` are letters, `words` long options without a value, `settings` with one;
-    `operands` words stand before the command (-1: any number); `assigns`: `NAME=value` words do;
+    `operands` words precede the command (-1: any number); `assigns`: so do `NAME=value` words;
     `joins`: a shell gets all words joined; with `prints` nothing is started.
     """
 
@@ -148,17 +148,17 @@ def change_by(name: str) -> str:
 WRITES: Final = "writes a file"
 RUNS: Final = "runs a program"
 STARTS: Final = "runs the command that it is given"
-"""Deny and ask read what it is given, as a line and as words."""
-READS: Final = "reads files of any place"
-LOADS: Final = "loads code or configuration from a place of its own"
+"""Deny and ask read that command, as a line and as words."""
+READS: Final = "reads files in any directory"
+LOADS: Final = "loads code or configuration from elsewhere"
 
 
 class Caution(Struct, frozen=True):
-    """Words of `programs` that only a literal word of a rule covers, and what they do.
+    """Words of `programs` that only a literal word of a rule covers, and their effect.
 
     `long` options without dashes (or abbreviated), `short` letters (anywhere in a cluster),
-    `prefixes` of whole words, `holding` parts of operands whatever their case. A program is a
-    name, or a name with its subcommand.
+    `prefixes` of whole words, `holding` parts of operands in any case. A program is a name, or a
+    name with its subcommand.
     """
 
     programs: str
@@ -172,10 +172,10 @@ class Caution(Struct, frozen=True):
 class Trusted(Struct, frozen=True):
     """The only options of `programs` that a wildcard covers; the rest is dangerous.
 
-    `short` letters without and `valued` letters with a value, `long` options.
-    `operands_max` operands at most (the next would be written), none `holding`
-    one of these; `script` says which language the first operand is in. With
-    `stops`, what follows the first operand is not the program's own.
+    `short` letters without and `valued` letters with a value, `long` options. At most
+    `operands_max` operands (the next would be written), and none that contains a text
+    of `holding`; `script` is the language of the first operand. With `stops`, words
+    after the first operand are not options of the program.
     """
 
     programs: str
@@ -347,7 +347,7 @@ FILTERS: Final = (
     Trusted("grep egrep fgrep", _FILES, "EFGPivwxcoqshHnbaULlyz", "mABC", "color line-buffered "
             "ignore-case invert-match count", operands_max=1),
 )  # fmt: skip
-"""What at the end of a pipe only reads what the command before it writes."""
+"""Commands that at the end of a pipe only read their input."""
 
 GENERIC: Final = (
     Caution("", WRITES, "output output-file output-dir outfile outdir out-dir out in-place inplace "
@@ -369,13 +369,13 @@ READERS: Final = frozenset(
     "continue caller help times jq zcat bzcat xzcat cal "
     "clear yes pathchk tsort hostid logname".split()
 )
-"""Programs that no option makes write or run: anything a wildcard covers is fine."""
+"""Programs without options that write or run something: a wildcard may cover any word."""
 
 WRITERS: Final = frozenset(
     "tee touch mkdir rmdir rm mv cp ln link unlink truncate chmod chown chgrp dd csplit mktemp "
     "mkfifo gzip gunzip bzip2 bunzip2 xz unxz zstd unzip shred sync kill pkill killall".split()
 )
-"""Programs whose plain purpose is to change something: a rule that names one means it."""
+"""Programs whose purpose is to change something: a rule that names one intends that."""
 
 SUBCOMMANDS: Final = {
     "git": frozenset(
@@ -400,19 +400,19 @@ SUBCOMMANDS: Final = {
     "go": frozenset("build test vet list version env doc fmt mod".split()),
     "ruff": frozenset("check rule linter version".split()),
 }
-"""Subcommands that a wildcard covers; any other must be named (an extension, a new one may run
-anything). No aliases: a deny that names a subcommand would not meet them."""
+"""Subcommands that a wildcard covers; any other must be named (an extension or a new one may run
+anything). No aliases: a deny that names a subcommand would not match them."""
 
 VALUED: Final = {
     "git": "S", "sort": "kSt", "rg": "efgtTABCmMjEr", "make": "jlWoO", "pytest": "kmnr",
     "py.test": "kmnr", "fd": "etEdSj", "curl": "XHdAuemxb", "cargo": "pjF", "npm": "w",
     "ssh": "bcilmpQW", "lsof": "cdgipsu",
 }  # fmt: skip
-"""Letters whose value may be attached: what follows them in a cluster is no letter.
-One that is a mere flag in some subcommand does not stand here."""
+"""Letters whose value may be attached: the rest of a cluster after them is not letters.
+A letter that is a flag in some subcommand is not listed."""
 
-# Threat: of sed, anything but what is listed: e, w, W, r, R, the flags e and w, files of scripts.
-# Possessive throughout: a hostile script must not make the search go back.
+# Threat: sed commands other than those listed: e, w, W, r, R, the flags e and w, script files.
+# Possessive throughout: a hostile script must not make the search backtrack.
 _BRACKETS: Final = r"\[\^?+\]?+(?:\[[:.=][^\]\n]*+\]|[^\]\n])*+\]"
 _REGEX: Final = rf"(?:\\.|{_BRACKETS}|(?!END)[^\\\[\n])*+END"
 _MADE: Final = r"(?:\\.|(?!END)[^\\\n])*+END"
@@ -446,4 +446,4 @@ TRUSTED_BY_PROGRAM: Final = {name: row for row in TRUSTED for name in listed(row
 KNOWN: Final = (READERS | WRITERS | SUBCOMMANDS.keys() | _NAMED).union(
     *(listed(row.programs) for row in TRUSTED if not row.stops)
 ) - {"lldb", "screen", "ssh"}
-"""Programs of which a table tells what they do with their words; the others may start them."""
+"""Programs whose use of their words is in a table; any other may run them."""

@@ -1,4 +1,4 @@
-"""Every way to read a command, and what it would start.
+"""Collect all readings of a command, and the programs and scripts that it would start.
 
 Threat: `git push` as `env -i git push`, `/usr/bin/git -C . push`, `{git,push}`, `xargs git
 push`, `sh -c 'git push'`, `git -c alias.x=push x`. A deny must catch each of them, so readings
@@ -39,7 +39,7 @@ from paddock.policy.commands.programs import (
 from paddock.policy.commands.words import Reading, Word, bare_word, program_name
 
 WINDOW_WORDS: Final = 100
-"""Half of what is read as one command."""
+"""Half of the words that are read as one command."""
 
 _CONTINUATION: Final = lazy_pattern(r"\\\r?\n")
 _QUOTING: Final = lazy_pattern(r"""\$?['"]|\\|\x00""")
@@ -52,7 +52,7 @@ STARTING_ENVIRONMENT: Final = lazy_pattern(
     r"|PAGER|MANPAGER|EDITOR|VISUAL|BROWSER|SHELL|TAR_OPTIONS|MAKEFLAGS|GNUMAKEFLAGS|MAKEFILES"
     r"|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|CLASSPATH|GOFLAGS|HOME|CC|CXX|SSH_ASKPASS|SUDO_ASKPASS)"
     r"(?:\[.*\])?\+?="
-    # What follows a family of names takes in a subscript: together they would backtrack.
+    # `.*` after a family of names includes a subscript: a separate pattern would backtrack.
     r"|(?:BASH_|LD_|DYLD_|GIT_|PYTHON|PERL|RUBY|npm_|NPM_|RIPGREP_|RSYNC_|RUSTC|CARGO_|PIP_|PYTEST_"
     r"|XDG_|NODE_(?!(?:ENV|DEBUG|NO_WARNINGS|DISABLE_COLORS|PENDING_DEPRECATION)\+?=)).*=)",
     re.DOTALL,
@@ -60,16 +60,16 @@ STARTING_ENVIRONMENT: Final = lazy_pattern(
 
 _HASHED: Final = lazy_pattern(r"(?:^| )-\w*p|=")
 _REPLACING: Final = lazy_pattern(r"-[A-Za-z0-9]*[Ii].*|--replace.*|\{.*\}", re.DOTALL)
-"""Options with which xargs puts what it reads elsewhere than behind the words that stand there."""
+"""Options with which xargs puts its input into other places than the end of the command."""
 _BRACES: Final = lazy_pattern(r"(?:(?:-[0rt]+|-[nPL] ?\d+|-I ?\{\}) ?)+", re.ASCII)
-"""Options of xargs with which it puts what it reads for `{}`, and for nothing else."""
+"""Options of xargs with which it replaces only `{}` by its input."""
 _STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _MOVING: Final = {
     "env": lazy_pattern(r"-[iv0]*C.*|--c[hdir]*(=.*)?", re.DOTALL),
     "sudo": lazy_pattern(r"-[A-Za-z]*[DR].*|--ch[a-z]*(=.*)?", re.DOTALL),
 }
 _PYTHON_CLUSTER: Final = lazy_pattern(r"-[^\-cmWXQ]*([cmWXQ])(.*)|-[^\-cmWXQ][^cmWXQ]*", re.DOTALL)
-"""Options of Python in one word: up to the first that takes a value, and what of it follows."""
+"""A word of Python's options: up to the first that takes a value, and the start of its value."""
 _ANSWERS: Final = lazy_pattern(r"-[A-Za-z]*[cemrvVhf]|--\w[\w-]*(=.*)?")
 
 _SUBSCRIPTING: Final = frozenset(
@@ -77,14 +77,14 @@ _SUBSCRIPTING: Final = frozenset(
     " return break continue shift logout bye limit ulimit integer float wait print sched getopts"
     " compgen complete".split()
 )
-"""Builtins of bash or zsh to which `a[…]`, however quoted, is arithmetic, which runs `$(…)`."""
+"""Builtins of bash or zsh that evaluate `a[…]`, even quoted, as arithmetic, which runs `$(…)`."""
 _EVALUATING: Final = {
     **dict.fromkeys(("let", "integer", "float"), lazy_pattern(r".*", re.DOTALL)),
     **dict.fromkeys(("declare", "typeset", "local", "readonly"), lazy_pattern(r"-\w*[inEF]\w*")),
     **dict.fromkeys(("compgen", "complete"), lazy_pattern(r"-\w*W.*", re.DOTALL)),
     "print": lazy_pattern(r"-\w*P\w*"),
 }
-"""Words behind which a builtin evaluates text, or each later assignment does."""
+"""Words after which a builtin, or each later assignment, evaluates text."""
 _NAMING: Final = {
     **dict.fromkeys(("test", "[", "printf"), lazy_pattern(r"(?!-v).*", re.DOTALL)),
     **dict.fromkeys(("print", "wait"), lazy_pattern(r"(?!-\w*[vp]).*", re.DOTALL)),
@@ -92,11 +92,11 @@ _NAMING: Final = {
     **dict.fromkeys(("mapfile", "readarray"), lazy_pattern(r"-\w*[dnOsuCc]")),
     **dict.fromkeys("unset getopts declare typeset local readonly".split(), lazy_pattern(r"(?!)")),
 }
-"""Builtins that take names, which may have subscripts; behind which word there is none."""
+"""Builtins that take names, which may have subscripts; the word after which there is no name."""
 _NO_PROGRAM: Final = lazy_pattern(
     r"(?:user|author|committer|color|advice|i18n|init)\.", re.IGNORECASE
 )
-"""Settings of git that hold no command; any other may."""
+"""Settings of git that cannot hold a command; all others may."""
 OPTIONS_MAX: Final = 64
 """Words after a program's name that are read as its options before a subcommand."""
 
@@ -108,7 +108,7 @@ class SeenCommand(Struct):
     texts: list[str] = []
     """Scripts whose commands are readings of this one: no allow has to name them."""
     input: list[Reading] = []
-    """What may be commands of what stands on its input, in whatever language."""
+    """Possible commands in its input, in any language."""
     run_time: dict[str, None] = {}
     changes: dict[str, None] = {}
     obstacles: dict[str, None] = {}
@@ -123,11 +123,11 @@ def see_through(words: tuple[Word, ...], documents: Iterable[str]) -> SeenComman
         bases.append(tuple(one for word in words for one in word.alternatives or (word,)))
     for base in bases:
         whole = (0, len(base), True)
-        _Seeing(seen, base, tuple(documents), base is words, [whole]).run()
+        _Unwrapper(seen, base, tuple(documents), base is words, [whole]).run()
     return seen
 
 
-class _Seeing(Struct):
+class _Unwrapper(Struct):
     seen: SeenCommand
     words: tuple[Word, ...]
     documents: tuple[str, ...]
@@ -137,12 +137,12 @@ class _Seeing(Struct):
     done: set[tuple[str, int, int]] = set()
 
     def run(self) -> None:
-        looked: set[tuple[int, int]] = set()
+        visited: set[tuple[int, int]] = set()
         while self.queue:
             at, end, sure = self.queue.pop()
-            if at >= end or (at, end) in looked:
+            if at >= end or (at, end) in visited:
                 continue
-            looked.add((at, end))
+            visited.add((at, end))
             self.seen.readings.append(Reading(self.words, at, end))
             if self.is_line and sure:
                 self.seen.starts.append(at)
@@ -152,7 +152,7 @@ class _Seeing(Struct):
         word = self.words[at]
         name = program_name(word.text)
         if bare := word.source.startswith(("=", "!")) and word.text.lstrip("=!"):
-            # zsh's `=git` is the path of git, and behind its operator `&!` a command begins.
+            # zsh expands `=git` to the path of git, and a command begins after its operator `&!`.
             self.seen.readings.append(Reading(self.words, at + 1, end, (Word(bare, bare),)))
         if word.unknown or word.glob or bare:
             self.run_time("the program's name is only known at run time")
@@ -160,7 +160,7 @@ class _Seeing(Struct):
             head = (Word("git", "git"), Word(name[4:], name[4:]))
             self.seen.readings.append(Reading(self.words, at + 1, end, head))
         if ASSIGNMENT.match(word.text) and at + 1 < end:
-            # What follows an assignment that a wrapper passes on.
+            # A command may follow an assignment that a wrapper passes on.
             self.queue.append((at + 1, end, False))
         if name in CHANGERS:
             self.seen.changes[change_by(name)] = None
@@ -184,9 +184,9 @@ class _Seeing(Struct):
 
     def wrapper(self, at: int, end: int, name: str, *, sure: bool) -> None:
         row = WRAPPERS.get(name)
-        start, is_told = find_start(self.words, at, end, row) if row else (at + 1, False)
-        if not is_told:
-            self.seen.obstacles[f"what {name} starts cannot be told"] = None
+        start, is_known = find_start(self.words, at, end, row) if row else (at + 1, False)
+        if not is_known:
+            self.seen.obstacles[f"which program {name} starts is not known"] = None
             self.queue.extend((index, end, False) for index in range(start, end))
             start = end
         elif start < end:
@@ -194,12 +194,12 @@ class _Seeing(Struct):
             if row and row.joins:
                 self.script(self.text(start, end))
         if name in ("xargs", "gxargs", "parallel"):
-            # Threat: `xargs -I{} {} push` puts what it reads in the place of any word.
-            stop = start if is_told and row and not row.joins else end
+            # Threat: `xargs -I{} {} push` replaces any word by its input.
+            stop = start if is_known and row and not row.joins else end
             replaces = any(_REPLACING.fullmatch(word.text) for word in self.words[at + 1 : stop])
-            is_told = stop < end and self.words[stop].text in READERS
-            if is_told and _BRACES.fullmatch(self.text(at + 1, stop)):
-                # What starts is told, and any later word of it may come from the input.
+            is_reader = stop < end and self.words[stop].text in READERS
+            if is_reader and _BRACES.fullmatch(self.text(at + 1, stop)):
+                # The program is known, and any later word may come from the input.
                 replaces = False
                 later = (replace(word, unknown="{}") for word in self.words[stop + 1 : end])
                 words = (self.words[stop], *later)
@@ -210,7 +210,7 @@ class _Seeing(Struct):
             self.assigned(at, start)
             moving = self.places(f"to move by {name}", _MOVING[name].fullmatch)
             if _holds(moving, at + 1, start):
-                # Threat: it writes from a directory that its own words do not tell.
+                # Threat: its relative paths start in a directory that is not known.
                 self.run_time(f"{name} starts a program in another directory", may_be_any=False)
         if start == end:
             # `sudo -s <<E`
@@ -231,7 +231,7 @@ class _Seeing(Struct):
         elif word is not None and word.text not in _STDIN:
             self.seen.readings.append(Reading(self.words, place, end))
         else:
-            self.run_time("a shell runs what stands on its input")
+            self.run_time("a shell runs its input")
             for document in self.documents:
                 self.script(document)
 
@@ -241,7 +241,7 @@ class _Seeing(Struct):
         if (operands and operands[0] in _STDIN) or (
             not operands and not any(_ANSWERS.fullmatch(text) for text in rest)
         ):
-            self.run_time(f"{name} runs what stands on its input", may_be_any=False)
+            self.run_time(f"{name} runs its input", may_be_any=False)
             self.seen.input += (
                 Reading(words, 0, len(words))
                 for document in self.documents
@@ -251,7 +251,7 @@ class _Seeing(Struct):
             self.module(at + 1, end)
 
     def module(self, at: int, end: int) -> None:
-        """What `-m` of a Python names is run in its place (python(1), its options up to that)."""
+        """Queue the module that `-m` of a Python runs, after the options before it (python(1))."""
         while at < end:
             text = self.words[at].text
             at += 1
@@ -304,7 +304,7 @@ class _Seeing(Struct):
             self.run_time(f"{name} evaluates a subscript")
         match name:
             case "eval":
-                self.run_time("eval runs a text that is made at run time")
+                self.run_time("eval runs a text that is built at run time")
                 self.script(self.text(at + 1, end))
             case "source" | ".":
                 self.run_time(f"{name} runs a file in this shell")
@@ -314,9 +314,9 @@ class _Seeing(Struct):
                     self.script(word.text if name == "trap" else word.text.partition("=")[2])
             case "hash" if _HASHED.search(self.text(at + 1, end)):
                 # Threat: `hash -p /usr/bin/git x; x push`, and zsh's `hash x=/usr/bin/git`.
-                self.run_time("hash says which program a name runs")
+                self.run_time("hash changes which program a name runs")
             case "bind":
-                self.run_time("bind runs a command by a key")
+                self.run_time("bind makes a key run a command")
                 for word in self.words[at + 1 : end]:
                     self.script(word.text.partition(":")[2])
             case "export" | "declare" | "typeset" | "local" | "readonly":
@@ -331,14 +331,14 @@ class _Seeing(Struct):
         for index in range(at + 1, end):
             sub = self.words[index].text
             if sub in subs:
-                self.seen.obstacles[f"what {name} {sub} starts cannot be told"] = None
+                self.seen.obstacles[f"which program {name} {sub} starts is not known"] = None
                 self.queue.extend((place, end, False) for place in range(index + 1, end))
                 if name == "tmux":
                     self.seen.texts += (word.text for word in self.words[index + 1 : end])
                 return
 
     def started(self, at: int, end: int, name: str) -> None:
-        """What options and subcommands are given to start: `sort --compress-program`."""
+        """Read the commands that options and subcommands start: `sort --compress-program`."""
         if name not in CAUTIONS_BY_PROGRAM:
             return
         texts = [word.text for word in self.words[at : at + OPTIONS_MAX]]
@@ -354,7 +354,7 @@ class _Seeing(Struct):
                 after = (word.text for word in self.words[index + 1 : end])
                 given = own or next((text for text in after if not text.startswith("-")), "")
                 if own or " " in given:
-                    # A word of its own is read as one: `-x sh -c '…'`.
+                    # A separate word may be the program alone: `-x sh -c '…'`.
                     self.seen.texts += (given, f"{given} {self.text(index + 1, end)}")
                 self.queue.extend((place, end, False) for place in range(index + 1, end))
 
@@ -363,7 +363,7 @@ class _Seeing(Struct):
         reach = {at + 1}
         stop = min(end, at + 1 + OPTIONS_MAX)
         if stop < end and all(word.text.startswith("-") for word in self.words[at + 1 : stop]):
-            self.run_time("too many options to be read")
+            self.run_time("the command has too many options to check")
         for index in range(at + 1, stop):
             if index not in reach:
                 if index - 1 not in reach:
@@ -394,7 +394,7 @@ class _Seeing(Struct):
         return self.places(program, lambda text: any(is_caught(text, row, name) for row in rows))
 
     def places(self, key: str, matches: Callable[[str], object]) -> list[int]:
-        """Return the words that match, looked for once: one may be read a thousand times."""
+        """Return the indexes of matching words, cached: a word may be read a thousand times."""
         if key not in self.known:
             found = (index for index, word in enumerate(self.words) if matches(word.text))
             self.known[key] = list(found)
@@ -413,7 +413,7 @@ class _Seeing(Struct):
 
 
 def find_start(words: tuple[Word, ...], at: int, end: int, row: Wrapper) -> tuple[int, bool]:
-    """Return where the command starts (`end`: none), or the first place where it may, unsure."""
+    """Return the command's index (`end`: none) and True, or its first possible index and False."""
     index = at + 1
     while index < end:
         text = words[index].text
@@ -439,7 +439,7 @@ def find_start(words: tuple[Word, ...], at: int, end: int, row: Wrapper) -> tupl
 
 
 def _option_words(text: str, row: Wrapper) -> int:
-    """Return how many words the option takes; 0: cannot be told, -1: nothing is started."""
+    """Return how many words the option takes; 0: unknown, -1: nothing is started."""
     if text.startswith("--"):
         name, equals, _ = text.partition("=")
         if name in listed(row.settings):
@@ -469,7 +469,7 @@ def find_executed(words: tuple[Word, ...], at: int, end: int) -> list[tuple[int,
 
 
 def find_script(words: tuple[Word, ...], at: int, end: int) -> tuple[int, bool] | None:
-    """Return the place of what a shell runs (`end`: its input), and whether it is a text.
+    """Return the index of the script of a shell (`end`: its input), and whether it is a text.
 
     None: it runs nothing.
     """
@@ -526,7 +526,7 @@ def _holds(places: list[int], start: int, end: int) -> bool:
 
 
 def rough_commands(text: str) -> list[tuple[Word, ...]]:
-    """Split a line that does not parse wherever a command could end; nothing here is allowed.
+    """Split a line that does not parse wherever a command could end; no allow uses the result.
 
     A deny must not become an ask because a line is damaged or too long.
     """
@@ -537,7 +537,7 @@ def rough_commands(text: str) -> list[tuple[Word, ...]]:
     found: list[tuple[Word, ...]] = []
     for part in _ENDS.split(plain):
         words = [bare_word(word, "the line does not parse") for word in part.split()]
-        # Windows that overlap, since seeing through a wrapper looks at every later word.
+        # Overlapping windows, since unwrapping checks every later word.
         found.extend(
             tuple(words[start : start + 2 * WINDOW_WORDS])
             for start in range(0, len(words), WINDOW_WORDS)

@@ -1,6 +1,6 @@
-"""A syntax tree to the raw commands of a line, and to what is doubtful about it.
+"""Walk a syntax tree to collect the raw commands of a line, and everything doubtful about it.
 
-Each word is read again from its source (`words`), what stands around the tokens is checked;
+Each word is parsed again from its source (`words`), and the bytes around the tokens are checked;
 an unknown kind of node, an error or a missing token makes the line a problem.
 """
 
@@ -24,7 +24,7 @@ _AFTER_MARK: Final = b" \t\n;|&>)"
 
 
 def find_document(data: bytes, at: int, mark: bytes, *, tabs: bool) -> tuple[int, int] | None:
-    """Return where it starts, and its mark; None without an end, or with two announced."""
+    """Return the start of a here-document and its end mark; None without end, or for two."""
     line_end = data.find(b"\n", at)
     if line_end < 0 or b"<<" in data[at:line_end] or data[at] not in _AFTER_MARK:
         return None
@@ -33,9 +33,8 @@ def find_document(data: bytes, at: int, mark: bytes, *, tabs: bool) -> tuple[int
     return None if found is None else (line_end + 1, found.end() - len(mark))
 
 
-# Threat: a grammar that reads a line otherwise than bash does. What stands
-# between two tokens must be blank, commands must be apart as bash wants it, and
-# nothing may touch that bash would read as one token.
+# Threat: the grammar reads a line differently than bash. Text between two tokens must be blank,
+# commands must be separated as bash requires, and no tokens may touch that bash reads as one.
 
 WORDS: Final = frozenset(
     "word number string raw_string ansi_c_string translated_string concatenation "
@@ -67,12 +66,12 @@ COMPUTED: Final = "a number is only known at run time"
 ARITHMETIC: Final = "arithmetic is evaluated at run time"
 TESTED: Final = "a test with arithmetic is evaluated at run time"
 EVALUATING: Final = "an expansion evaluates what a variable holds at run time"
-TO_INTEGER: Final = "a variable that holds a number evaluates what it is given at run time"
+TO_INTEGER: Final = "a numeric variable evaluates its new value at run time"
 EVALUATED: Final = frozenset(
     {ARITHMETIC, TESTED, EVALUATING, TO_INTEGER}
     | {RUN_TIME["arithmetic_expansion"], RUN_TIME["subscript"]}
 )
-"""Reasons behind which any program may stand: a subscript in arithmetic runs what it holds."""
+"""Reasons that may hide any program: arithmetic runs the commands in a subscript."""
 
 RESERVED: Final = frozenset(
     "if then else elif fi do done case esac while until for select function coproc in { } ! "
@@ -81,7 +80,7 @@ RESERVED: Final = frozenset(
 SAFE_TESTS: Final = frozenset(
     "-b -c -d -e -f -g -h -k -n -p -r -s -t -u -w -x -z -G -L -N -O -S -nt -ot -ef".split()
 ) | frozenset({"=", "==", "!=", "=~", "<", ">", "&&", "||", "!", "(", ")", "[[", "]]", "\n"})
-"""What does no arithmetic in `[[ … ]]`: that would evaluate subscripts, and commands in them."""
+"""Tests of `[[ … ]]` without arithmetic, which would evaluate subscripts and commands in them."""
 
 _NUMBER: Final = r"(?:\d+|\$[?#$!]|\$\{#(?:[@*]|\w+(?:\[[@*]\])?)\})"
 _CONSTANT: Final = lazy_pattern(
@@ -89,7 +88,7 @@ _CONSTANT: Final = lazy_pattern(
     rf"|\[\[\s+{_NUMBER}\s+-(?:eq|ne|lt|le|gt|ge)\s+{_NUMBER}\s+\]\]",
     re.ASCII,
 )
-"""A subscript, arithmetic and a test without a name: nothing that a variable holds is evaluated."""
+"""A subscript, arithmetic or a test without a name: no variable's value is evaluated."""
 _GAP: Final = lazy_pattern(rb"(?:[ \t\n]|\\\n)*")
 _BLANK: Final = lazy_pattern(rb"(?:[ \t]|\\\n)*")
 _CONTINUATIONS: Final = lazy_pattern(rb"(?:\\\n)+")
@@ -107,22 +106,22 @@ _TIMING = frozenset({"time", "-p", "--"})
 _COUNTERS = lazy_pattern(
     r"[a-z]|file|dir|name|item|pkg|test|line|num|idx|attempt|try|run", re.ASCII
 )
-"""Names of variables by which no program runs: zsh has `path`, `fpath` and more besides."""
+"""Variables that do not affect which program runs: zsh uses `path`, `fpath` and others."""
 _TERMINAL = lazy_pattern(r"-t[ \t]+\d+[ \t]")
 _SUBSCRIPT = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*\[")
 _TWICE = lazy_pattern(r"[!\w./-]*", re.ASCII)
-"""What stays the same when `>&WORD` is expanded once more."""
+"""Text that a second expansion of `>&WORD` does not change."""
 _SENTENCE = lazy_pattern(r"[\w\s.,:/=@%+-]*", re.ASCII)
-"""What `${x:?…}` says, with blanks: it is one word in there."""
+"""The message of `${x:?…}`, with blanks: it is one word there."""
 _FORCED = lazy_pattern(rb">[>&|]*!(?:[ \t]|\\\n)*")
-"""zsh's `>! f`, behind which bash has another word."""
+"""zsh's `>! f`, in which bash reads `f` as another word."""
 _CASE_ENDS = frozenset({";;", ";&", ";;&"})
 _HIDDEN = lazy_pattern(rb"\\.|`(?P<script>(?:[^`\\]|\\.)*+)`|(?P<other>`|\$\()", re.DOTALL)
 _EVALUATING = lazy_pattern(
     rb"\$\{(?:!(?!\}|\w+(?:[@*]|\[[@*]\])\})|[^}]*@P\}"
     rb"|[\w@*#?$!-]+(?:\[[^]]*\])?:(?![-=+?]| ?-?\d+(?::-?\d+)?\}))"
 )
-"""`${!x}`, `${x@P}` and `${x:y}`: each runs `$(…)` where it stands in a value."""
+"""`${!x}`, `${x@P}` and `${x:y}`: each runs a `$(…)` in a value."""
 _ESCAPED = lazy_pattern(rb"\\([$`\\\"])")
 
 
@@ -145,7 +144,7 @@ class Findings(Struct):
     assigned: list[str] = []
     scripts: list[str] = []
     has_statement: bool = False
-    """Whether it holds an assignment, a test or arithmetic, which is no command."""
+    """Whether it has an assignment, a test or arithmetic, which are not commands."""
 
 
 def walk_tree(root: "Node", data: bytes) -> Findings:
@@ -166,7 +165,7 @@ class _Walk:
         self.found = Findings()
         # Words after a redirection belong to the command before it; by its span.
         self.trailing: dict[tuple[int, int], list[Node]] = {}
-        # Whose redirections and documents come next; at first nobody's.
+        # The command that owns the next redirections and documents; at first a placeholder.
         self.owner = RawCommand("")
         self.forced = {match.end() for match in _FORCED.finditer(data)}
         self.piped: set[tuple[int, int]] = set()
@@ -220,7 +219,7 @@ class _Walk:
     def structure(self, node: "Node") -> "list[Node]":
         kind = node.type
         if kind not in TRANSPARENT:
-            self.problem(f"{kind.replace('_', ' ')} is not known here")
+            self.problem(f"unknown syntax: {kind.replace('_', ' ')}")
         if kind in ("regex", "extglob_pattern") and re.search(r"\$[\w({]|`", self.source(node)):
             self.problem("an expansion in a pattern")
         if kind in WORDS:
@@ -265,7 +264,7 @@ class _Walk:
             elif is_assignment:
                 later.append(child)
             else:
-                # Threat: `export "$(rm x)"`: what a word starts is run for it, too.
+                # Threat: `export "$(rm x)"`: commands in its words run, too.
                 self.argument(child, raw, later)
         self.add(raw)
         return later
@@ -274,7 +273,7 @@ class _Walk:
         if child.type == "command_name":
             child = child.children[0] if child.children else child
         if child.type not in WORDS and child.is_named:
-            self.problem(f"{child.type.replace('_', ' ')} stands where a word is expected")
+            self.problem(f"{child.type.replace('_', ' ')} where a word is expected")
         word, inner = self.word(child)
         raw.words.append(word)
         later.extend(inner)
@@ -314,11 +313,11 @@ class _Walk:
         if raw.words:
             first = next((word for word in raw.words if word.source not in _TIMING), None)
             if first is not None and first.source in RESERVED:
-                # After `time`, too, which is a keyword: `time { …; }`.
-                self.problem("a reserved word stands where a program is expected")
+                # Also after `time`, which is a keyword: `time { …; }`.
+                self.problem("a reserved word where a program is expected")
             elif first is not None and _SUBSCRIPT.match(first.source):
-                # Where an assignment may stand, `a[` takes everything up to its bracket.
-                self.problem("a subscript stands where a program is expected")
+                # Before a command, `a[` starts an assignment up to its closing bracket.
+                self.problem("a subscript where a program is expected")
             self.found.commands.append(raw)
 
     def assignment(self, node: "Node") -> "list[Node]":
@@ -344,7 +343,7 @@ class _Walk:
     # --- redirections -----------------------------------------------------
 
     def redirected(self, node: "Node") -> "list[Node]":
-        """Hand the words that stand after a redirection to the command that they belong to."""
+        """Give the words after a redirection to the command that they belong to."""
         words: list[Node] = []
         for child in node.children:
             words.extend(_extra_words(child))
@@ -365,7 +364,7 @@ class _Walk:
                 self.add(raw)
                 return [*node.children, *later]
             else:
-                self.problem("words stand after the redirection of a compound command")
+                self.problem("words after the redirection of a compound command")
         self.gaps(node.children, newline=False)
         return node.children
 
@@ -436,9 +435,9 @@ class _Walk:
         if body is not None and literal:
             skipped.add(body.id)
         self.gaps([child for child in children if child not in (body, end)], newline=False)
-        # Threat: the grammar counts the words after a redirection behind `<<E` to that.
+        # Threat: for a redirection after `<<E`, the grammar adds later words to it.
         if any(child.type in WORDS or _extra_words(child) for child in children):
-            self.problem("words stand after a here-document")
+            self.problem("words after a here-document")
         return [child for child in children if child.id not in skipped]
 
     # --- words and what is between them -----------------------------------
@@ -446,7 +445,7 @@ class _Walk:
     def word(self, node: "Node") -> "tuple[Word, list[Node]]":
         source, parent = self.source(node), node.parent
         if parent is not None and parent.type == "string":
-            # The grammar counts the blanks between two expansions to the second.
+            # The grammar adds the blanks between two expansions to the second.
             source = source.lstrip()
         try:
             word = parse_word(source)
@@ -469,10 +468,10 @@ class _Walk:
         return word, [child for child in node.children if child.is_named]
 
     def hidden(self, node: "Node | None", start: int, end: int) -> None:
-        r"""Find commands that bash runs there, and the grammar takes for text.
+        r"""Find commands that bash runs there, but that the grammar reads as text.
 
-        Threat: "`cmd`" in a here-document or in "${x:-…}", all behind the tabs of `<<-`, and the
-        inner one of "`a \`cmd\``".
+        Threat: "`cmd`" in a here-document or in "${x:-…}", everything after the tabs of `<<-`, and
+        the inner command of "`a \`cmd\``".
         """
         rest, scripts = bytearray(self.data[start:end]), list[bytes]()
         for first, last in () if node is None else _understood(node):
@@ -487,14 +486,14 @@ class _Walk:
                 self.problem("a substitution that is not understood")
             elif match["script"]:
                 scripts.append(match["script"])
-        # They may stand between double quotes.
+        # They may be between double quotes.
         plain = (_ESCAPED.sub(rb"\1", each) for each in scripts)
         self.found.scripts += (each.decode(errors="replace") for each in plain)
 
-    # --- the bytes around tokens: what bash may read otherwise ------------
+    # --- the bytes around tokens, which bash may read differently ----------
 
     def before_operator(self, at: int) -> None:
-        """Refuse what bash may read as part of the operator: `{name}>`, and a joined line."""
+        """Refuse text that bash may read as part of the operator: `{name}>`, and a joined line."""
         if self.data[max(at - 2, 0) : at].endswith((b"}", b"\\\n")):
             self.problem("a redirection to a descriptor that is named by a variable")
         start = at
@@ -508,10 +507,10 @@ class _Walk:
             self.problem("a comment inside a word")
 
     def gaps(self, children: "Sequence[Node]", *, newline: bool) -> None:
-        """Check that nothing but blanks stands between tokens, and what bash reads into them."""
+        """Check that only blanks separate the tokens, in a way that bash reads the same."""
         for child in children:
             if not child.is_named and self.source(child) != child.type:
-                # The grammar hides what stands before some operators in them.
+                # The grammar includes text before some operators in them.
                 self.problem("an operator with something before it")
         for left, right in pairwise(children):
             gap = self.data[left.end_byte : right.start_byte]
@@ -532,7 +531,7 @@ class _Walk:
                 self.problem("a line that continues in a way that is not understood")
             are_apart = (left.type in _OPERATORS) != (right.type in _OPERATORS)
             if _CONTINUATIONS.fullmatch(gap) and not are_apart:
-                self.problem("a continued line joins what stands before and after it")
+                self.problem("a continued line joins the text before and after it")
 
     def require_blank(self, *parts: bytes) -> None:
         if not all(map(_GAP.fullmatch, parts)):
@@ -556,11 +555,11 @@ def _declared(source: str) -> Word:
     try:
         return parse_word(source)
     except WordProblem:
-        return Word(source, source, unknown="an array is made at run time")
+        return Word(source, source, unknown="an array is built at run time")
 
 
 def _extra_words(redirect: "Node") -> "list[Node]":
-    """Return the words after the target, which the grammar counts to the redirection."""
+    """Return the words after the target, which the grammar adds to the redirection."""
     if redirect.type not in _REDIRECTIONS:
         return []
     words = [child for child in redirect.children if child.is_named and child.type in WORDS]
@@ -569,7 +568,7 @@ def _extra_words(redirect: "Node") -> "list[Node]":
 
 
 def _understood(node: "Node") -> "Iterable[tuple[int, int]]":
-    """Yield where a substitution stands that is looked at by itself, or what is quoted whole."""
+    """Yield the spans of substitutions, which are visited separately, and of quoted text."""
     stack = [(node, False)]
     while stack:
         one, in_braces = stack.pop()

@@ -1,8 +1,8 @@
-"""One shell word: from its source to what a program would be given (bash(1), QUOTING).
+"""Parse one shell word: from its source to the argument that a program gets (bash(1), QUOTING).
 
-Quotes go as bash removes them; an expansion makes the word *unknown* until run time; what bash
-may turn into something else first (a brace or tilde expansion, a pattern) is marked, since a
-narrow allow rests on the plain word; what is not understood is a `WordProblem`, never guessed.
+Quotes are removed as bash does; an expansion makes the word *unknown* until run time; a word
+that bash may change first (a brace or tilde expansion, a pattern) is marked, since a narrow
+allow relies on the plain word; unknown syntax is a `WordProblem`, never guessed.
 """
 
 import re
@@ -21,7 +21,7 @@ BRACES_MAX: Final = 12
 
 Char = tuple[str, bool]
 Glob = tuple[str | int, ...]
-"""A pattern of a name as `policy.compiled` has it: text, `RUN` and `ONE`."""
+"""A pattern of a name in the form of `policy.compiled`: text, `RUN` and `ONE`."""
 
 
 class WordProblem(ValueError):
@@ -29,11 +29,11 @@ class WordProblem(ValueError):
 
 
 class Word(Struct, frozen=True):
-    """`text` is the word without its quotes; of an unknown word, its source.
+    """`text` is the word without its quotes; for an unknown word, its source.
 
-    `unknown` says why run time decides, `inexact` why a narrow allow cannot rest on it; both are
-    empty for a plain word. `glob` is what an unquoted pattern may become, `name_glob` its last
-    component; `alternatives` are what a brace expansion makes.
+    `unknown` says why its value is known only at run time, `inexact` why a narrow allow cannot
+    rely on it; both are empty for a plain word. `glob` is an unquoted pattern, `name_glob` its
+    last component; `alternatives` are the results of a brace expansion.
     """
 
     text: str
@@ -50,7 +50,7 @@ class Word(Struct, frozen=True):
 
 
 _SIMPLE: Final = lazy_pattern(r"[A-Za-z0-9_./:=@%+,-]+")
-# Whatever bash's lexer ends a word at never stands in one unquoted.
+# An unquoted word never contains a character at which bash's lexer ends a word.
 _PIECE: Final = lazy_pattern(
     r"""(?P<plain>[^\\'"$`|&;<>()\s]+)
       | \\(?P<escaped>.)
@@ -69,18 +69,18 @@ _CONSTANT: Final = lazy_pattern(
     """,
     re.VERBOSE | re.ASCII,
 )
-"""A substitution of what stands in the line itself, whole: nothing in it is expanded."""
+"""A substitution of a here-document in the line itself, in which nothing is expanded."""
 
 
 def parse_word(source: str) -> Word:
-    """Parse; WordProblem where the source is no single word, or not understood."""
+    """Parse; WordProblem if the source is not a single word, or not understood."""
     if _SIMPLE.fullmatch(source):
         return Word(source, source)
     constant = _CONSTANT.fullmatch(source)
     if constant is not None and (constant["quote"] or not re.search(r"[$`\\]", constant["body"])):
         return Word(constant["body"].rstrip("\n"), source)
     if "\\\n" in source and "$" in source:
-        # Threat: the join may make an expansion of what stands on both sides of it.
+        # Threat: joining the lines may form an expansion of the text on both sides.
         raise WordProblem(source)
     chars: list[Char] = []
     inexact, at = "", 0
@@ -116,7 +116,7 @@ def bare_word(text: str, inexact: str) -> Word:
 def _word_of(chars: list[Char], source: str, inexact: str) -> Word:
     word, bare = Word(_text_of(chars), source, inexact=inexact), _bare_of(chars)
     if not bare.isascii() and any(char.isspace() for char in bare):
-        # Threat: a blank that only looks like one; whether it ends the word depends on the locale.
+        # Threat: whether a Unicode blank ends the word depends on the locale.
         word = replace(word, inexact="an unquoted blank that is not ASCII")
     if bare and re.search(r"(?:^|[=:])~", source):
         word = replace(word, inexact="a tilde expansion")
@@ -150,9 +150,9 @@ def _with_glob(word: Word, chars: list[Char]) -> Word:
 
 
 def _glob_of(chars: list[Char]) -> Glob:
-    """Return the pieces of names that the pattern may become; wider, never narrower."""
+    """Return a pattern for all names that it may expand to; it may be wider, never narrower."""
     if len(chars) > path_bytes_max:
-        # No name is so long.
+        # No name is that long.
         return (RUN,)
     pieces: list[str | int] = []
     closings = [index for index, char in enumerate(chars) if char == ("]", False)]
@@ -164,7 +164,7 @@ def _glob_of(chars: list[Char]) -> Glob:
         if char == "*" and not quoted:
             pieces.append(RUN)
         elif closing and any(one[0] == "[" for one in chars[at : closing - 1]):
-            # Threat: a class in a set, `[[:alpha:]]`, holds a bracket that does not close it.
+            # Threat: a class in a set, `[[:alpha:]]`, contains a bracket that does not close it.
             pieces.append(RUN)
             break
         elif closing or (char == "?" and not quoted):
@@ -192,7 +192,7 @@ _ANSI: Final = lazy_pattern(
 
 
 def decode_ansi(body: str) -> str:
-    r"""Return what `$'body'` stands for (bash(1), QUOTING). `\x` and octal give bytes."""
+    r"""Decode `$'body'` (bash(1), QUOTING). `\x` and octal escapes give bytes."""
     # bash keeps strings as C does: a NUL ends them.
     text = _ANSI.sub(_ansi_text, body).partition("\0")[0]
     return text.encode(errors="surrogateescape").decode(errors="surrogateescape")
@@ -270,13 +270,13 @@ def _sequence(match: re.Match[str]) -> list[list[Char]]:
         return []
     low, high = (ord(first), ord(last)) if letters else (int(first), int(last))
     numbers = range(low, high + 1, step) if low <= high else range(low, high - 1, -step)
-    # One more than is allowed is enough for the caller to see that it is too many.
+    # One more than the maximum shows the caller that there are too many.
     made = [chr(number) if letters else str(number) for number in numbers[: EXPANSIONS_MAX + 1]]
     return [[(char, False) for char in text] for text in made]
 
 
 SYSTEM_DIRECTORIES: Final = ("/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/")
-"""A program in one of these, by its full path, is the program by its name."""
+"""A full path in one of these directories counts as the bare program name."""
 
 
 def program_name(path: str) -> str:
@@ -284,13 +284,13 @@ def program_name(path: str) -> str:
 
 
 def exact_program(path: str) -> str:
-    """Threat: a file in the workspace that is named like an allowed program."""
+    """Threat: a file in the workspace may have the name of an allowed program."""
     directory, slash, name = path.rpartition("/")
     return name if directory + slash in SYSTEM_DIRECTORIES else path
 
 
 class Sift(Struct, frozen=True):
-    """What becomes of what find finds below `start`: an operation on files, and its target."""
+    """An operation on the files that find selects below `start`, and its target."""
 
     act: str
     start: str
@@ -299,7 +299,7 @@ class Sift(Struct, frozen=True):
 
 
 class Touch(Struct):
-    """The paths that a command touches, as they stand in it; `doubts` are reasons to ask."""
+    """The paths that a command touches, as written in it; `doubts` are reasons to ask."""
 
     written: list[str] = []
     removed: list[str] = []
@@ -339,11 +339,11 @@ class Reading(Struct, frozen=True):
 class SimpleCommand(Struct, frozen=True):
     """One simple command of a line.
 
-    `readings` are the ways that deny and ask read it, the words as they stand first. `starts` are
-    the places in `words` of programs' names: 0, and what wrappers start. `obstacles` say why no
-    narrow allow may match it. `is_anything`: too much to be read, any deny and ask concerns it.
-    `is_open`: further words come at run time. `writes` are the targets of redirections. One that
-    `is_neutral` needs no rule; one that `is_moved` may run in another directory.
+    `readings` are all ways in which deny and ask read it, the literal words first. `starts` are
+    the indexes of program names in `words`: 0, and those that wrappers start. `obstacles` say why
+    no narrow allow may match it. `is_anything`: too much to read, so every deny and ask matches.
+    `is_open`: more words are added at run time. `writes` are the targets of redirections. An
+    `is_neutral` command needs no rule; an `is_moved` one may run in another directory.
     """
 
     text: str
@@ -365,15 +365,15 @@ class SimpleCommand(Struct, frozen=True):
 
 
 class CommandLine(Struct, frozen=True):
-    """A line of shell, taken apart; paths as they stand in it, unresolved.
+    """A parsed line of shell; paths as written in it, unresolved.
 
-    `commands` are its simple commands in source order, those of scripts given as text (`sh -c '…'`)
-    included; what a wrapper starts is a reading, not another command. `writes` and `reads` are
-    redirections; `touch` can be read off known programs. `runtime_only` says what is only known at
-    run time, `problems` why the line was not understood: no narrow allow matches either, and a line
-    with a problem has one of each. `may_be_any`: what is not known may be any program. `bound`
-    names the limit that was passed, `moves` the directories of the workspace that the line changes
-    to; `has_statement`: it holds an assignment or a test, which is no command.
+    `commands` are its simple commands in source order, including those of scripts given as text
+    (`sh -c '…'`); a program that a wrapper starts is a reading, not another command. `writes` and
+    `reads` are redirections; `touch`: paths in the arguments of known programs. `runtime_only`
+    says what is known only at run time, `problems` what was not understood: either excludes a
+    narrow allow, and a line with a problem has one of each. `may_be_any`: the unknown part may be
+    any program. `bound` names the limit that was exceeded, `moves` the directories of the workspace
+    that the line changes to; `has_statement`: it has an assignment or a test, not only commands.
     """
 
     text: str
@@ -390,5 +390,5 @@ class CommandLine(Struct, frozen=True):
 
     @property
     def wanted(self) -> tuple[SimpleCommand, ...]:
-        """Return the commands that a rule has to name for the line to be allowed."""
+        """The commands that a rule has to name for the line to be allowed."""
         return tuple(each for each in self.commands if not each.is_neutral) or self.commands

@@ -1,8 +1,8 @@
-"""Which files a command names: what it writes, removes, copies and reads, as its words tell it.
+"""Find the files that a command writes, removes, copies and reads, as far as its words name them.
 
-One table of programs, one walk over their words; nothing is resolved. Where the sandbox holds a
-command this is an early refusal in words that a person understands. Where nothing does it is a
-net and no wall: what is not in the table, or not told by words, may still be written.
+One table of programs, one walk over their words; nothing is resolved. For a command in the sandbox
+this gives an early refusal with a clear message. Outside it is a check, not a boundary: a program
+that is not in the table, or does not name its files, can still write.
 """
 
 import re
@@ -16,23 +16,23 @@ from paddock.pattern import lazy_pattern
 from paddock.policy.commands.programs import WRAPPERS, is_plain_sed, listed
 from paddock.policy.commands.words import Reading, Sift, Touch, program_name
 
-_UNTOLD: Final = "an option makes names of files that the words of the line do not tell"
-_UNREAD_SED: Final = "what sed writes or runs cannot be told from its script"
-_REWRITES: Final = "git rewrites files that it finds by itself, and words do not tell which"
-_CLEANS: Final = "git clean removes every file that git does not keep"
-_STASHES: Final = "git stash takes away every file that git does not track"
+_UNNAMED: Final = "an option makes names of files that are not in the line"
+_UNREAD_SED: Final = "the script does not show clearly what sed writes or runs"
+_REWRITES: Final = "git rewrites files that are not named in the line"
+_CLEANS: Final = "git clean removes every file that git does not track"
+_STASHES: Final = "git stash removes every file that git does not track"
 
 
 class _Row(Struct, frozen=True):
-    """What the words of `programs` mean; options stand with their dashes, between blanks.
+    """The meaning of the words of `programs`; options with their dashes, separated by blanks.
 
     `operands` says which are written (`all`, `first`, `second`, `rest` but the first), `removed`,
-    `copied` or `moved` into the last, `fetched` (URLs), `packed`; with one of `only` alone, not
-    with one of `unless`, with `below` all below them, too; none: `default`. The value of `takes`
-    is text (behind `?` in the same word), that of `writes` written, that of `into` a directory
-    for operands, that of `suffixes` put behind each name. Without `script` the first operand is
-    text. `links` (empty: always) makes links; after `doubted` words do not tell the names;
-    `reads`: it reads them.
+    `copied` or `moved` into the last, `fetched` (URLs), `packed`; only with one of `only`, not
+    with one of `unless`, with `below` also all below them; if none: `default`. A value of `takes`
+    is text (with `?`: in the same word), of `writes` a written file, of `into` a directory for
+    the operands, of `suffixes` appended to each name. Without an option of `script` the first
+    operand is text. `links` (empty: always) makes links; after `doubted` the files are not all
+    named; `reads`: it reads its operands.
     """
 
     programs: str
@@ -65,7 +65,7 @@ _ROWS: Final = (
     _Row("mktemp", "all", writes="-p --tmpdir?", suffixes="--suffix"),
     _Row("zip", "first", "-b -n -P -s -t -Z -x -i", "-O --output-file"),
     _Row("uniq", "second", "-f -s -w --skip-fields --skip-chars --check-chars"),
-    # Its options have several letters, and a value may be taken for an operand: rather that.
+    # Its options have several letters, so a value may count as an operand, which is safe.
     _Row("xxd", "rest"),
     _Row("patch", "all", "-p -i -D -F -V --strip --input --ifdef --fuzz",
          "-o --output -r --reject-file -d --directory",
@@ -74,7 +74,7 @@ _ROWS: Final = (
          "--number --separator", default="xaa", doubted="--filter --additional-suffix"),
     _Row("csplit", "", "-n --digits", "-f --prefix", default="xx00",
          doubted="-b --suffix-format"),
-    # A mode such as -w has the look of an option.
+    # A mode such as -w looks like an option.
     _Row("chmod", "all", "--reference", below="-R --recursive",
          script="--reference -r -w -x -X -s -t -u -g -o"),
     _Row("chown chgrp", "all", "--reference --from", below="-R --recursive", script="--reference"),
@@ -108,7 +108,7 @@ _ROWS: Final = (
     _Row("xz unxz", "packed", "-F -C -T -M", suffixes=_END, end=".xz"),
     _Row("lzma unlzma", "packed", suffixes=_END, end=".lzma"),
     _Row("zstd unzstd", "packed", "-D", "-o", end=".zst", below="-r", doubted="--output-dir-flat"),
-    # What they are given is text, or a name of which they tell no more than that.
+    # Their operands are text, or names whose contents they do not read.
     _Row("echo printf ls dir stat test [ cd pushd popd basename dirname realpath readlink seq date "
          "kill pkill pgrep killall man help type which command export declare typeset local unset "
          "alias trap exit return let set expr tr true false sleep du df ssh", reads=False),
@@ -116,7 +116,7 @@ _ROWS: Final = (
          "--include --context --max-count", script="-e -f --regexp --file"),
     _Row("awk gawk mawk", takes="-F -v", script="-f --file"),
     _Row("jq yq", script="-f --from-file"),
-    # Of git, where nothing else is said, an option alone may name a file.
+    # Other subcommands of git name files only in options.
     _Row("git", writes="--output --index-output", reads=False),
     _Row("git archive", writes="-o --output", reads=False),
     _Row("git bundle create", "first", reads=False),
@@ -150,22 +150,22 @@ _PARTS: Final = {
     "second": slice(1, 2),
 }
 _DIRECTORY: Final = lazy_pattern(r"/$|(?:^|/)(?:\.{1,2}|[^./]+)$")
-"""A target that is taken for a directory: a name with an extension is a file's."""
+"""A target that counts as a directory: a name with an extension counts as a file."""
 _ELSEWHERE: Final = lazy_pattern(r"[^/]*:")
 _TEXT_OPTION: Final = lazy_pattern(r"--(?:ex|ig|not|message|title|body|desc|subject|comment|name)")
-"""Options of any program whose value is text, or names what is left out."""
+"""Options of any program whose value is text, or names excluded files."""
 _URL: Final = lazy_pattern(r"(?!file:)\w+://")
 _FOUND: Final = "{}"
-"""What find puts the name of a file in the place of."""
+"""The text that find replaces with the name of a file."""
 
 
 def find_touch(readings: Sequence[Reading], starts: Iterable[int] = ()) -> Touch:
     whole, sure = Touch(), frozenset(starts)
     plain: list[tuple[Reading, Touch]] = []
-    # One with a head of its own guesses at options, where a write would be a guess.
+    # A reading with a `head` guesses at options, so its writes would be guesses.
     for reading in (each for each in readings if not each.head):
         name = program_name(reading.first(1)[0].text)
-        # What a wrapper starts is read by itself.
+        # The program that a wrapper starts has its own reading.
         is_sure = reading.start in sure and name not in WRAPPERS
         touch = Touch()
         if is_sure or name in _TABLE or name in _BY_HAND:
@@ -203,7 +203,7 @@ class _Words(Struct):
 
 
 def _is_named(option: str, spec: str) -> bool:
-    # A long option may be cut short.
+    # A long option may be abbreviated.
     is_long = len(option) > 2 and option.startswith("--")
     names = (each.removesuffix("?") for each in listed(spec))
     return any(each == option or (is_long and each.startswith(option)) for each in names)
@@ -252,7 +252,7 @@ def _touch(name: str, words: Sequence[str]) -> Touch:
 
 def _of_row(name: str, words: Sequence[str], row: _Row) -> Touch:
     found = _split(words, row)
-    touch = Touch(found.of(row.writes), doubts=[_UNTOLD] if found.has(row.doubted) else [])
+    touch = Touch(found.of(row.writes), doubts=[_UNNAMED] if found.has(row.doubted) else [])
     touch.makes_link = row.links is not None and (not row.links or found.has(row.links))
     if name in ("sed", "gsed") and not _is_plain_sed(found):
         touch.doubts.append(_UNREAD_SED)
@@ -266,8 +266,8 @@ def _of_row(name: str, words: Sequence[str], row: _Row) -> Touch:
     touch.written += chosen
     for suffix in found.of(row.suffixes):
         touch.written += [f"{each}{suffix}" for each in chosen]
-        # A star in it is the file's name.
-        touch.doubts += [_UNTOLD] * ("*" in suffix)
+        # A star in it means the file's name.
+        touch.doubts += [_UNNAMED] * ("*" in suffix)
     if found.has(row.below):
         touch.copied += [all_below(each) for each in chosen]
     touch.reads = list(_reads(row, found, touch))
@@ -302,7 +302,7 @@ def _brought(name: str, row: _Row, found: _Words, touch: Touch) -> list[str]:
         touch.removed += sources
     is_hard = not found.has("-s --symbolic") if row.links == "" else found.has("-l --link")
     if row.links is not None and is_hard and name != "rsync":
-        # Threat: what is written by the new name later is this file, and no link tells it.
+        # Threat: a later write to the new name changes this file, and no symlink shows it.
         touch.written += sources or operands
         touch.copied += [all_below(each) for each in sources if row.links]
     if row.links == "" and not sources:
@@ -310,7 +310,7 @@ def _brought(name: str, row: _Row, found: _Words, touch: Touch) -> list[str]:
     if found.has("--parents"):
         targets = targets + [f"{to.rstrip('/')}/{each}" for to in targets for each in sources]
     touch.copied += [(source, target) for target in targets for source in sources]
-    # What stands on the disk tells better, where that can be looked at: see `copied`.
+    # A caller with access to the disk can decide better: see `copied`.
     wide = [to for to in targets if directories or len(sources) > 1 or _DIRECTORY.search(to)]
     return targets + [_inside(target, source) for target in wide for source in sources]
 
@@ -323,7 +323,7 @@ def _packed(name: str, row: _Row, found: _Words, touch: Touch) -> list[str]:
         return operands + [f"{each}{row.end}" for each in operands]
     is_odd = any(re.search(r"[*?\[]|\.t\w+$", each) for each in operands)
     if is_odd or found.has("-N -r --name --recursive"):
-        touch.doubts.append(_UNTOLD)
+        touch.doubts.append(_UNNAMED)
     return operands + [re.sub(r"[-._][^-._/]+$", "", each) for each in operands]
 
 
@@ -332,7 +332,7 @@ def _inside(target: str, source: str) -> str:
 
 
 def _reads(row: _Row, found: _Words, touch: Touch) -> Iterator[str]:
-    """Yield what may be a file that is read: words that are no text, and `@file` in text."""
+    """Yield possible names of files that it reads: words that are not text, and `@file` in text."""
     known = f"{row.takes} {row.writes} {row.into} {row.suffixes}"
     gone = {*touch.written, *touch.removed}
     texts = [
@@ -354,7 +354,7 @@ def _dd(words: Sequence[str]) -> Touch:
 
 
 SCRIPT_CHARS_MAX: Final = 2_000
-"""A longer script is asked about: a line may name sed, with its script, a thousand times."""
+"""A longer script is asked about: a line may run sed, with its script, a thousand times."""
 
 
 def _is_plain_sed(found: _Words) -> bool:
@@ -408,7 +408,7 @@ def _find_tests(words: Sequence[str]) -> tuple[tuple[str, str], ...]:
         return ()
     own = list(takewhile(lambda word: not word.startswith(("-exec", "-ok")), words))
     pairs = [(_FIND_TESTS.get(word, ""), value) for word, value in pairwise(own)]
-    # What fnmatch(3) reads otherwise than Python's narrows nothing here.
+    # Patterns that fnmatch(3) reads differently than Python's are ignored.
     return tuple(
         (test, value.replace("[^", "[!"))
         for test, value in pairs
@@ -423,7 +423,7 @@ _TAR: Final = _Row("tar", "", "-b -f -F -H -I -K -L -N -T -V -X --file --exclude
 def _tar(words: Sequence[str]) -> Touch:
     left = list(words)
     if left and not left[0].startswith("-"):
-        # The old way: all letters in the first word, their values behind it.
+        # Old style: all letters in the first word, their values after it.
         for letter in left.pop(0):
             takes = f"-{letter}" in f"{_TAR.takes} -g -C".split()
             left += [f"-{letter}", *left[:1]] if takes else [f"-{letter}"]
@@ -447,14 +447,14 @@ _GIT_READING: Final = frozenset(
     "diff-index diff-tree for-each-ref grep help log ls-files ls-remote ls-tree merge-base "
     "name-rev rev-list rev-parse shortlog show show-ref status var version whatchanged".split()
 )
-"""Subcommands that change nothing where git stands, but what an option names."""
+"""Subcommands that change nothing in the repository, only files that an option names."""
 _GIT_VALUED: Final = frozenset(
     "-c --namespace --exec-path --config-env --attr-source --git-dir --work-tree".split()
 )
 _ALL_BUT_GIT: Final = ("*", ".[!g]*", ".g[!i]*", ".gi[!t]*", ".git?*")
-"""What stands in a directory, as patterns; `git clean` keeps the repository."""
+"""Patterns for all entries of a directory but `.git`, which `git clean` keeps."""
 _UP: Final = lazy_pattern(r"(?:\.{0,2}/)*\.{0,2}")
-"""Where one stands, or above it; the top of the disk, too."""
+"""The working directory or one above it, up to the root of the file system."""
 _HERE: Final = lazy_pattern(r"(?:\./+)*\.?")
 _MAGIC: Final = lazy_pattern(r"^:|[*?\[]")
 _HARMLESS_KEY: Final = lazy_pattern(
@@ -463,7 +463,7 @@ _HARMLESS_KEY: Final = lazy_pattern(
     r"|core\.(?:autocrlf|eol|filemode|ignorecase|quotepath|longpaths|symlinks)",
     re.IGNORECASE | re.DOTALL,
 )
-"""Keys of git's configuration that name no program, and no file with more of them."""
+"""Keys of git's configuration that name no program and no further configuration file."""
 
 
 def _git(words: Sequence[str]) -> Touch:
@@ -495,7 +495,7 @@ def _joined(directory: str, path: str) -> str:
 
 
 def _git_stash(words: Sequence[str]) -> Touch:
-    """What goes from where it stands; what git keeps is put back as it was committed."""
+    """Return the removed paths; tracked files are reset to the committed version."""
     is_bare = not words or words[0].startswith("-")
     verb, rest = ("push", words) if is_bare else (words[0], words[1:])
     if verb not in ("push", "save"):
@@ -507,7 +507,7 @@ def _git_stash(words: Sequence[str]) -> Touch:
 
 
 def _git_restore(words: Sequence[str]) -> Touch:
-    """Below where one stands, or above it, that is whatever git keeps: a question."""
+    """Doubt a restore of the working directory or above: git decides which files it rewrites."""
     found = _split(words, _Row(""))
     is_index = all(_is_named(each, "-S --staged -q --quiet") for each, _ in found.given)
     if found.has("-S --staged") and is_index:
@@ -519,7 +519,7 @@ def _git_restore(words: Sequence[str]) -> Touch:
 
 
 def _git_clean(words: Sequence[str]) -> Touch:
-    """Ask without `x` and `X`: words do not tell git's own lists."""
+    """Doubt a clean without `x` and `X`: git's ignore lists decide which files it removes."""
     found = _split(words, _Row("", takes="-e --exclude"))
     if found.holds("-n --dry-run"):
         return Touch()
@@ -529,7 +529,7 @@ def _git_clean(words: Sequence[str]) -> Touch:
     for path in found.operands or [""]:
         below = [_joined(path, each) for each in _ALL_BUT_GIT]
         removed += below if _HERE.fullmatch(path) else [path]
-    # In a pattern of git a star goes through slashes, and `:/` is the top.
+    # In a git pathspec a star matches slashes, and `:/` is the repository root.
     return Touch(removed=removed, doubts=[_CLEANS] * any(map(_MAGIC.search, found.operands)))
 
 

@@ -1,11 +1,11 @@
-"""What people ask about a policy: why, what if, what differs. Pure; no call waits for it.
+"""Answer questions of people about a policy: why, what if, what differs. Pure.
 
-    explain, record         why a decision is what it is, examples included; of a call
-    flip                    the smallest change that flips it; from an approved call to its rules
-    lint                    rules that do nothing, grants that give much
-    differences             what differs between two policies, and calls worth putting to both
-    compare                 calls that two policies answer differently; recorded calls again
+    explain, record         the reasons of a decision, and of a recorded call; examples of rules
+    flip                    the smallest change that flips a decision; rules for an approved call
+    lint                    rules without effect, grants that are wide
+    differences             the differences of two policies, and sample calls to compare them
+    compare                 calls that two policies answer differently; recorded calls replayed
 
 Nothing that decides a call imports from here. Every answer comes from `decide`, a proposed
-change is tried before it is shown, and searches are bounded and say where they stopped.
+change is tried before it is shown, and searches are bounded and report where they stopped.
 """

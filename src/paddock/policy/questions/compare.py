@@ -1,11 +1,11 @@
-"""`policy replay` and `policy diff`: calls that another policy answers differently.
+"""`policy replay` and `policy diff`: find calls that another policy answers differently.
 
-Of recorded calls nothing is run, no file is looked at. An `ask` that somebody granted stays an
-`ask`. Equal digests with unequal answers are reported as lost: something off the record had a say.
+A replay runs no command and reads no file. An `ask` that was granted stays an `ask`. A different
+answer under an equal digest is reported as lost: something that is not recorded had an effect.
 
-Of two policies each rule, entry and path pattern that differs is made concrete, and every such
-call, each example of a rule and each call on record is put to both. What was not tried is not
-proved alike. Where nothing that decides differs at all, every answer is the same.
+For a diff, sample calls are built from each rule, entry and path pattern that differs; they, the
+rules' examples and the recorded calls are decided by both policies. Calls that were not tried may
+differ. If nothing that decides differs, every answer is the same.
 """
 
 from collections import Counter
@@ -53,8 +53,8 @@ from paddock.values.decisions import (
 )
 
 EXAMPLES_MAX: Final = 3
-_NO_RULE: Final = "no rule; unknown is no"
-NO_PARENT: Final = "whose child the agent was: it was recorded without the default agent"
+_NO_RULE: Final = "no rule (denied by default)"
+NO_PARENT: Final = "the agent's parent: it was recorded without the default agent"
 EXAMPLE_CHARS_MAX: Final = 400
 
 
@@ -72,7 +72,7 @@ class Policies(Protocol):
     def policy_for(self, agent: str) -> Policy | None: ...
 
     def is_whole(self, past: PastDecision) -> bool:
-        """Whether the record names every agent that a call like this one is decided for."""
+        """Return True if the record names every agent in the chain of such a call."""
         ...
 
 
@@ -178,7 +178,7 @@ class Replay(Struct):
             said = f"{MEANINGS[lost.why]}{detail}"
             lines += ["", f"not replayable: agent {lost.agent}, {_calls(lost.calls)}: {said}"]
             lines += _example_lines(lost)
-        # Threat: an action with line breaks, which a model writes, would draw rows of its own.
+        # Threat: an action of a model with line breaks could forge rows.
         return "\n".join(map(show_name, lines))
 
 
@@ -187,7 +187,7 @@ def replay(calls: Iterable[PastDecision | Lost], policies: Policies) -> Replay:
     groups: dict[object, Group] = {}
     lost: dict[object, LostGroup] = {}
     for past in calls:
-        now = _look(past, policies)
+        now = _decide_past(past, policies)
         agent = past.where.agent
         if isinstance(now, Lost):
             why = LostGroup(now.why, agent, now.detail)
@@ -197,7 +197,7 @@ def replay(calls: Iterable[PastDecision | Lost], policies: Policies) -> Replay:
         if isinstance(past, Lost) or now.outcome is past.outcome:
             report.unchanged += 1
             continue
-        # An ask's source on record is who answered.
+        # The recorded source of an ask is the approver.
         key = (agent, past.outcome, _rule_key(past.rule)[:3], now.outcome, _rule_key(now.rule)[:3])
         was = past.outcome, past.rule
         new = Group(KINDS[now.outcome], agent, *was, now.outcome, now.rule, now.reason)
@@ -208,7 +208,7 @@ def replay(calls: Iterable[PastDecision | Lost], policies: Policies) -> Replay:
     return report
 
 
-def _look(past: PastDecision | Lost, policies: Policies) -> Decision | Lost:
+def _decide_past(past: PastDecision | Lost, policies: Policies) -> Decision | Lost:
     if isinstance(past, Lost):
         return past
     policy = policies.policy_for(past.where.agent)
@@ -217,7 +217,7 @@ def _look(past: PastDecision | Lost, policies: Policies) -> Decision | Lost:
     if not policies.is_whole(past):
         return Lost(past.where, Why.INCOMPLETE, NO_PARENT)
     if lacks_arguments(policy, past):
-        return Lost(past.where, Why.CUT, "the record keeps no arguments of it whole")
+        return Lost(past.where, Why.CUT, "the record does not keep its arguments completely")
     now = decide_again(policy, past)
     is_same = now.outcome is past.outcome or policy.digest != past.policy_digest
     return now if is_same else Lost(past.where, Why.OTHERWISE)
@@ -229,12 +229,12 @@ def decide_again(policy: Policy, past: PastDecision) -> Decision:
     else:
         each_of = decide_each(policy, past)
         decision = max(each_of, key=lambda each: (each.outcome, each.rule is not None))
-    # How far commands were held is the host's of then, and no policy's.
+    # How far a command was confined depended on the host then, not on the policy.
     return confined(decision, past.enforcement)
 
 
 def lacks_arguments(policy: Policy, past: PastDecision) -> bool:
-    """Whether a rule looks at arguments that the record does not keep."""
+    """Return True if a rule checks arguments that the record does not keep."""
     are_kept = all(each.arguments for each in past.actions if each.category == "mcp")
     profiles = judge_for(policy, past.chain).profiles()
     return not are_kept and any(each.table["when"] for each in profiles)
@@ -245,7 +245,7 @@ def decide_each(policy: Policy, past: PastDecision) -> list[Decision]:
     writer = writer_of(past.actions)
     if past.door is RecordedDoor.TOOL:
         return judge.decide_each(past.actions, writer)
-    # The hook names what a command writes by itself, from where the client stood.
+    # The hook adds a command's writes as actions, resolved from the client's working directory.
     return [
         judge.decide_words(action) if action.category == "shell" else judge.decide(action, writer)
         for action in past.actions
@@ -255,7 +255,7 @@ def decide_each(policy: Policy, past: PastDecision) -> list[Decision]:
 def _rule_text(rule: RuleMatch | None, outcome: Outcome) -> str:
     if rule is None:
         return _NO_RULE
-    # Of what was asked about, the record's source is who answered.
+    # The recorded source of an ask is the approver.
     return f"{rule.text} ({rule.place})" if outcome is Outcome.ASK else rule.said
 
 
@@ -272,14 +272,14 @@ def _example_lines(group: _Counted) -> list[str]:
     return [*lines, f"  … and {left} more"] if left else lines
 
 
-# A row is made of calls that are answered alike, for the same agents, and for the same new
-# thing; so whatever a row says of its calls holds for each of them, and for each agent.
+# A row groups calls with the same answers, the same agents and the same changed rules, so that
+# every statement of a row is true for each of its calls and agents.
 
 CALLS_MAX: Final = 4
 RULES_MAX: Final = 20
 
 RuleKey = tuple[str, str, str]
-"""Profile (empty for a path list), text, and what it says: as `Item.key`, network aside."""
+"""Profile (empty for a path list), text and outcome: as `Item.key`, without the network."""
 Rules = dict[RuleKey | None, RuleMatch | None]
 
 
@@ -287,7 +287,7 @@ class _Group(Struct):
     said: tuple[str, str]
     agents: dict[str, None] = field(default_factory=dict[str, None])
     calls: dict[Action, Hashable] = field(default_factory=dict[Action, Hashable])
-    """With the rules that decide, so that each set of them has its call shown."""
+    """Each call with its deciding rules, so that one call is shown for each set of rules."""
     old: Rules = field(default_factory=Rules)
     new: Rules = field(default_factory=Rules)
 
@@ -297,7 +297,7 @@ def rows_of(witnesses: Iterable["WitnessCall"], differences: Differences) -> lis
     added = frozenset(map(_key_of_item, differences.added))
     rows: dict[Hashable, _Group] = {}
     for group in _by_call(witnesses):
-        # By what came; only where nothing did by what went, or by what held before.
+        # Group by the added rules; without any by the removed ones, else by the old ones.
         cause = _named(group.new, added) or _named(group.old, removed) or frozenset(group.old)
         row = rows.setdefault((group.said, frozenset(group.agents), cause), group)
         row.calls |= group.calls
@@ -307,7 +307,7 @@ def rows_of(witnesses: Iterable["WitnessCall"], differences: Differences) -> lis
 
 
 def _named(rules: Rules, changed: frozenset[RuleKey]) -> frozenset[RuleKey | tuple[str, str]]:
-    # Those built in are many, and nobody wrote them one by one.
+    # Built-in rules are many, so those of a list count as one.
     return frozenset(
         (rule.source, BUILT_IN) if rule.file == BUILT_IN else key
         for key, rule in rules.items()
@@ -332,7 +332,7 @@ def _by_call(witnesses: Iterable["WitnessCall"]) -> list[_Group]:
 
 
 def _row(group: _Group, removed: frozenset[RuleKey], added: frozenset[RuleKey]) -> str:
-    # By name is shown the first for each set of rules that decides.
+    # Show the first call for each set of deciding rules.
     first: dict[Hashable, Action] = {}
     for action, rules in group.calls.items():
         first.setdefault(rules, action)
@@ -344,7 +344,7 @@ def _row(group: _Group, removed: frozenset[RuleKey], added: frozenset[RuleKey]) 
     said = said if old == new else f"{KINDS[Outcome.parse(new)].value} ({said})"
     lines = [f"{said}: {', '.join(shown)}{also}"]
     if group.old.keys() != group.new.keys():
-        # The rules are the same where a warning alone differs.
+        # The rules are the same if only a warning differs.
         lines.append(f"  old: {_side(group.old, removed)}")
         lines.append(f"  new: {_side(group.new, added)}")
     lines.append(f"  for: {', '.join(group.agents)}")
@@ -361,7 +361,7 @@ def _mixed(actions: Iterable[Action]) -> list[Action]:
 
 
 def _side(rules: Rules, changed: frozenset[RuleKey]) -> str:
-    """Name what changed; else one rule, for the others only say the same elsewhere."""
+    """Name the changed rules; without any one rule, since the others say the same."""
     found = [rule for key, rule in rules.items() if rule is not None and key in changed]
     named = (found or [*rules.values()][:1])[:RULES_MAX]
     parts: list[str] = []
@@ -402,17 +402,17 @@ def _with_warning(decision: Decision) -> str:
 
 
 TRIES_MAX: Final = 50_000
-"""Calls that are put to both policies; where that is not enough, the report says so."""
+"""The most calls decided by both policies; the report says if there were more."""
 SHOWN_MAX: Final = 40
 NOBODY: Final = "example-agent"
-"""An agent that no `[agents]` names; were there one, another name is taken."""
+"""An agent that no `[agents]` names; if one does, a number is added."""
 
 ChainOf = Callable[[str], AgentChain]
-"""The agent of a name that `[agents]` binds, with its ancestors. May raise."""
+"""Returns the agent of a name in `[agents]`, with its ancestors. May raise."""
 
 
 _Pair = tuple[str, ChainJudge, ChainJudge]
-"""For whom, and both policies for them."""
+"""A profile or an agent, and both policies' judges for it."""
 
 
 class WitnessCall(Struct):
@@ -473,13 +473,13 @@ class Diff(Struct):
         cut = f" (the search stopped at {TRIES_MAX})" if self.is_cut else ""
         if self.witnesses:
             return (
-                f"{self.tried} calls tried{cut}; each one shown is really decided differently."
-                " Others may be: what was not tried is not proved alike"
+                f"{self.tried} calls tried{cut}; each one shown is decided differently."
+                " Calls that were not tried may differ, too"
             )
         return (
-            f"no example was found: {self.tried} calls were tried{cut}, made from all that"
-            " differs, and each has the same answer in both. That is no proof: a call in which"
-            " patterns meet, or a command in a form that was not tried, may still differ"
+            f"no example was found: {self.tried} calls were tried{cut}, built from all that"
+            " differs, and each has the same answer in both. This is not a proof: a call that"
+            " several patterns match, or a command in a form that was not tried, may still differ"
         )
 
     def as_json(self) -> dict[str, Json]:
@@ -514,7 +514,7 @@ class Diff(Struct):
 
 
 def diff(old: Policy, new: Policy, chain_of: ChainOf, recorded: Iterable[Action] = ()) -> Diff:
-    """Look for calls that both answer differently, `TRIES_MAX` at most; `chain_of` may raise."""
+    """Find calls that both answer differently, with at most `TRIES_MAX` tries."""
     report = Diff(find_differences(old, new))
     if not report.differences.can_decide:
         return report
@@ -547,7 +547,7 @@ def _tries(
     pairs = [pair(f"profile {name}", (Agent(nobody, name),)) for name in profiles]
     bound = [pair(f"agent {name}", chain_of(name)) for name in found.bound]
     ends = Item("", "", ENDS, Place("", 0), EVERYTHING)
-    # One more than is tried, so that it shows where not all were.
+    # One more than is tried shows that not all were.
     made = find_calls(changed, found.common, TRIES_MAX + 1)
     of_bound = find_calls((ends, *changed), found.common, TRIES_MAX + 1) if bound else ()
     return chain(
@@ -568,7 +568,7 @@ def _compare(
 
 
 def _rule_key(rule: RuleMatch | None) -> tuple[object, ...]:
-    # Reasons name the path; the rule is the same.
+    # Without the reason, which names the path.
     return () if rule is None else (rule.text, rule.file, rule.line, rule.source)
 
 

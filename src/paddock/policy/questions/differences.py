@@ -1,7 +1,6 @@
-"""What differs between two policies, and calls that are worth putting to both.
+"""List the differences of two policies, and sample calls with which to compare them.
 
-An item is a rule, an entry or a path pattern. Nothing here knows what a policy answers: whoever
-tries the calls asks it.
+An item is a rule, an entry or a path pattern. Nothing is decided here: the caller tries the calls.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,7 +46,7 @@ ENDS: Final = "deny of all that no rule names"
 
 
 class Item(Struct, frozen=True):
-    """`profile` is empty for a path list, `kind` None where every target is meant."""
+    """`profile` is empty for a path list, `kind` None for every target."""
 
     profile: str
     text: str
@@ -59,11 +58,11 @@ class Item(Struct, frozen=True):
     target: str = ""
     examples: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
-    """Such as its `when` holds for, and such as it does not."""
+    """Samples for which its `when` holds, and samples for which it does not."""
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What makes items of two policies one; where they stand does not count."""
+        """Identify equal items of two policies; their places do not count."""
         return self.profile, self.text, self.says
 
     def render(self) -> str:
@@ -81,7 +80,7 @@ class Differences(Struct, frozen=True):
     added: tuple[Item, ...]
     common: tuple[Item, ...]
     bound: tuple[str, ...]
-    """Agents that `[agents]` or missing trust hold to other profiles."""
+    """Agents to which `[agents]`, or an untrusted file, gives other profiles."""
     settings: tuple[SettingChange, ...]
 
     @property
@@ -109,10 +108,10 @@ def list_items(policy: Policy) -> Iterator[Item]:
     for profile in policy.profile_table:
         yield from _profile_items(profile)
     for overlay in policy.overlays:
-        # A twin in the profile below does not stand for what an untrusted file says.
+        # An equal rule in the profile below does not replace the untrusted file's.
         for item in _profile_items(overlay):
             yield replace(item, says=f"{UNTRUSTED} {item.says}")
-        # What it does not name it denies, whatever the profile below says.
+        # It denies everything it does not name, whatever the profile below allows.
         yield Item(overlay.name, "tool:*", CLOSES, overlay.place, EVERYTHING)
 
 
@@ -138,7 +137,7 @@ def _profile_items(profile: Profile) -> Iterator[Item]:
 
 
 def _reordered_lists(old: Policy, new: Policy) -> frozenset[str]:
-    """Lists with a `!` in which later wins: there the order, and each neighbour, decides."""
+    """Return lists with a `!`, in which the order of the patterns matters."""
     found: set[str] = set()
     for name in PATH_LISTS:
         before, after = (_texts(each.guards.layers(name)) for each in (old, new))
@@ -174,7 +173,7 @@ def _settings(old: Policy, new: Policy) -> Iterator[SettingChange]:
                 table.update(_flat(f"profiles.{name}.shell", profile.shell))
     for key in dict.fromkeys((*before, *after)):
         if key.startswith(("agents", "providers")):
-            # The former decide, and are looked at; the latter hold commands that fetch keys.
+            # Agents are compared by `_bound`; providers hold commands that fetch keys.
             continue
         one, other = before.get(key, "not given"), after.get(key, "not given")
         if one != other:
@@ -183,7 +182,7 @@ def _settings(old: Policy, new: Policy) -> Iterator[SettingChange]:
 
 def _flat(key: str, value: object) -> Iterator[tuple[str, str]]:
     if isinstance(value, McpSettings):
-        # Not as they stand there: a variable's value may be one that nobody should see.
+        # Without the environment: the value of a variable may be a secret.
         for server in value.servers:
             yield f"{key}.servers.{server.name}", describe_server(replace(server, env=()))
         value = replace(value, servers=())
@@ -254,13 +253,13 @@ def _path_calls(items: Sequence[Item], heads: _Heads) -> Iterator[Action]:
     leads = dict.fromkeys(split_lead(each.glob.segments)[0] for each in patterns)
     names = [own[0] for each, own in zip(patterns, samples, strict=True) if each.glob.anywhere]
     below = (f"{own[0]}/{FILL}" for own in samples)
-    # A pattern for a name, and one for a directory: they meet where the one is in the other.
+    # A pattern for a name and one for a directory both match the name in that directory.
     placed = (f"{lead}/{name}" for lead, name in product(filter(None, leads), names))
     for path in filter(is_normal_path, chain((FILL,), *samples, below, placed)):
         for category, operation in heads:
             yield Action(category, operation, path)
         if _SAFE_IN_SHELL.issuperset(path):
-            # What a command writes, a file tool may not: `generated`.
+            # A command may write `generated` paths, which a file tool may not.
             yield Action("shell", "run", f"echo x > {path}")
 
 
@@ -287,7 +286,7 @@ def _name_calls(items: Sequence[Item], heads: _Heads) -> Iterator[Action]:
 
 
 def _sample_arguments(when: "When") -> Iterator[str]:
-    """Yield what fits every condition, and then each condition's value changed by itself."""
+    """Yield arguments that meet every condition, then variants that change one value each."""
     values = {each.way: _sample_values(each) for each in when.conditions}
     fitting = {way: found[0] for way, found in values.items()}
     for way, found in values.items():

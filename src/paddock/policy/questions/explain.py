@@ -1,4 +1,4 @@
-"""Why a decision is what it is, what nearly matched, and what would change it.
+"""Explain a decision: its reasons, the rules that nearly matched, and what would change it.
 
 The decision comes from `decide`; a proposed change is tried on a changed policy first.
 """
@@ -36,8 +36,8 @@ from paddock.values.decisions import (
 
 NEAREST_SHOWN_MAX: Final = 5
 SIMILAR: Final = 0.6
-NO_TELLING: Final = 0.75
-"""As near as texts come that are only similar: whether that rule was meant is a guess."""
+SIMILARITY_MAX: Final = 0.75
+"""The most nearness of merely similar texts: whether that rule was meant is a guess."""
 COMPARED_CHARS_MAX: Final = 300
 
 
@@ -45,7 +45,7 @@ class NearMiss(Struct, frozen=True):
     rule: RuleMatch
     why: str
     nearness: float
-    """0 to 1; above `NO_TELLING` it is told, not guessed, what keeps the rule from matching."""
+    """0 to 1; above `SIMILARITY_MAX` it is certain why the rule does not match."""
 
 
 def near_misses(
@@ -83,21 +83,21 @@ def _miss(rule: Rule, action: Action) -> tuple[float, str] | None:
         return (0.9, f"it is for {pattern.head.text}, not for {action.head}") if is_near else None
     if rule.command is not None:
         return _command_miss(rule, action)
-    told = _path_miss(rule, pattern.path, action) if pattern.path is not None else None
-    if told is None and rule_matches(replace(rule, outcome=Outcome.DENY), action):
-        told = 0.95, "letter case differs, and an allow compares exactly"
+    miss = _path_miss(rule, pattern.path, action) if pattern.path is not None else None
+    if miss is None and rule_matches(replace(rule, outcome=Outcome.DENY), action):
+        miss = 0.95, "letter case differs, and an allow compares exactly"
     near = _similarity(pattern.target, action.target)
     what = "name" if pattern.path is None else "path"
-    return told or ((near, f"the {what} differs") if near >= SIMILAR else None)
+    return miss or ((near, f"the {what} differs") if near >= SIMILAR else None)
 
 
 def _path_miss(rule: Rule, path: PathPattern, action: Action) -> tuple[float, str] | None:
     if rule_matches(replace(rule, outcome=Outcome.DENY), action):
         if path.glob.directory_only:
-            return 0.95, "its trailing slash wants a directory"
+            return 0.95, "its trailing slash means a directory"
         return 0.95, "letter case or Unicode form differs, and an allow compares exactly"
     if rule_matches(rule, action._replace(target=f"{action.target}/x")):
-        return 0.9, "it matches what is below, not the directory itself"
+        return 0.9, "it matches entries below, not the directory itself"
     unanchored = replace(path.glob, segments=(DEPTH, *path.glob.segments))
     anywhere = replace(rule.pattern, path=replace(path, glob=unanchored))
     if not path.glob.anywhere and rule_matches(replace(rule, pattern=anywhere), action):
@@ -122,15 +122,15 @@ def _command_miss(rule: Rule, action: Action) -> tuple[float, str] | None:
         return 0.95, f"an allow matches only the exact command: {doubt}"
     first = rule.pattern.target.split(" ")[0]
     if any(command.words and command.words[0].text == first for command in commands):
-        return 0.7, "the words behind the program differ"
+        return 0.7, "the words after the program differ"
     near = _similarity(rule.pattern.target, action.target)
     return (near, "the words differ") if near >= SIMILAR else None
 
 
 def _similarity(one: str, other: str) -> float:
-    # The matcher's time is quadratic; what people mistype is short.
+    # The matcher's time is quadratic, and mistyped texts are short.
     ratio = SequenceMatcher(None, one[:COMPARED_CHARS_MAX], other[:COMPARED_CHARS_MAX]).ratio()
-    return min(ratio, NO_TELLING)
+    return min(ratio, SIMILARITY_MAX)
 
 
 class Explanation(Struct, frozen=True):
@@ -151,7 +151,7 @@ class Explanation(Struct, frozen=True):
         lines += [f"  warning: {warning}" for warning in decision.warnings]
         lines += self.surroundings()
         lines.append(f"  policy: {decision.policy_digest}")
-        # Threat: an action with line breaks, which a model writes, would draw rows of its own.
+        # Threat: an action of a model with line breaks could forge rows.
         return "\n".join(map(show_name, lines))
 
     def unasked(self) -> "Explanation":
@@ -163,7 +163,7 @@ class Explanation(Struct, frozen=True):
         lines = [f"  nearly matched: {rule}: {why}" for rule, why in misses]
         if self.near_misses_left_off:
             lines.append(f"  {self.near_misses_left_off} further near misses are not shown")
-        lines += [f"  to change it: {change.told}" for change in self.changes]
+        lines += [f"  to change it: {change.shown}" for change in self.changes]
         return [show_name(line) for line in lines]
 
     def as_json(self) -> dict[str, Json]:
@@ -205,7 +205,7 @@ def here_json(decision: Decision) -> dict[str, Json]:
 def explain(
     policy: Policy, chain: AgentChain, action: Action, find_held: Callable[[], Held] = lambda: ""
 ) -> Explanation:
-    """Explain a decision; `find_held` looks how far this host would hold the command."""
+    """Explain a decision; `find_held` returns how far this host can confine the command."""
     judge = judge_for(policy, chain)
     shown, left_off = near_misses(judge.profiles(), action)
     decision = decide(policy, chain, (action,))
@@ -224,30 +224,30 @@ def explain(
 def find_nearly(
     policy: Policy, chain: AgentChain, action: Action, decision: Decision
 ) -> NearMiss | None:
-    """Find the rule that would have made `decision` milder; None where that is a guess."""
+    """Find the rule that would have made `decision` milder; None if that is a guess."""
     if decision.rule is not None and not decision.rule.source.endswith(".otherwise"):
         return None
     misses, _ = near_misses(judge_for(policy, chain).profiles(), action)
-    told = (each for each in misses if each.nearness > NO_TELLING)
-    return next((each for each in told if each.rule.outcome < decision.outcome), None)
+    certain = (each for each in misses if each.nearness > SIMILARITY_MAX)
+    return next((each for each in certain if each.rule.outcome < decision.outcome), None)
 
 
 def _rule_text(rule: RuleMatch | None) -> str:
     if rule is None:
-        return "none matches, and unknown is no"
+        return "none matches, so it is denied"
     return f"{rule.text} ({rule.outcome.word}, {rule.source}, {rule.place})"
 
 
-# The record says why a call was decided as it was (`explain_record`). Which rules nearly
-# matched, and what would flip the answer, no record holds: that is found by the same policy,
-# and under another one it would be told of a decision that nobody made.
+# The record gives the reasons of a past call (`record`), but not which rules nearly matched or
+# what would flip the answer. Only the same policy can find those; another one would describe
+# a decision that was never made.
 
-CHANGED: Final = "the policy has changed since; of the one in force: paddock policy explain ACTION"
+CHANGED: Final = "the policy has changed since; for the current one: paddock policy explain ACTION"
 SHOWN_MAX: Final = 5
 
 
 class Now(Struct, frozen=True):
-    """What the policy in force adds to a recorded call; `note` says why, where it is nothing."""
+    """Additions of the current policy to a recorded call; `note`: why there are none."""
 
     note: str = ""
     explanations: tuple[Explanation, ...] = ()
@@ -258,7 +258,7 @@ class Now(Struct, frozen=True):
 
     def render(self) -> str:
         if self.note:
-            return f"  to change it: not told: {self.note}"
+            return f"  to change it: not known: {self.note}"
         rows = [row for each in self.explanations for row in each.surroundings()]
         if self.left_off:
             rows.append(f"  {self.left_off} further actions are not explained")
@@ -290,15 +290,15 @@ def explain_now(past: PastDecision | Lost | None, policy: Policy | None) -> Now:
     both = zip(past.actions, decisions, strict=True)
     deciding = [action for action, each in both if each.outcome is past.outcome]
     if past.outcome is Outcome.ALLOW:
-        # One action that is not allowed any more is enough.
+        # To flip an allow, one action that is no longer allowed is enough.
         deciding = deciding[:1]
     explained = [explain(policy, past.chain, action) for action in deciding[:SHOWN_MAX]]
-    # A door may know of an action what it alone does not say, as that a command writes it.
+    # An action's decision may depend on its call, as when a command writes the path.
     alike = tuple(each for each in explained if each.decision.outcome is past.outcome)
     return Now("", alike, len(deciding) - len(alike))
 
 
-# A file with a false example does not load: the report shows which promises were kept.
+# A file with a false example does not load, so the report lists only examples that hold.
 
 
 class ExampleResult(Struct, frozen=True):
@@ -320,7 +320,7 @@ class ExampleResult(Struct, frozen=True):
 
 
 def run_examples(policy: Policy) -> tuple[ExampleResult, ...]:
-    # A rule that other profiles have from its own is judged once.
+    # A rule that other profiles inherit is tested once.
     found = (
         ExampleResult(profile.name, rule.pattern.text, example, wanted, holds)
         for profile in (*policy.profile_table, *policy.overlays)

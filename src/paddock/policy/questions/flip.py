@@ -1,12 +1,12 @@
-"""The smallest change that would flip a decision, tried before it is proposed.
+"""Find the smallest change that flips a decision, and try it before it is proposed.
 
-The policy's files are edited, all together, and the policy that this makes is asked. Where a
-file is not trusted, that it is trusted too is part of the proposal if nothing flips without
-it. What no file lifts is told untried.
+All edits of the policy's files are applied to a copy of the policy, which then decides the call.
+If a file is not trusted, the proposal includes trusting it if nothing flips without that. A
+denial that no file can lift is explained without a trial.
 
-For an approved call it is the rules that let just this through from now on. They are proved before
-anybody sees them: with them the very actions are allowed, and what is nearly the same is decided as
-before. What cannot be proved is refused with the reason.
+For an approved call, plan the rules that allow exactly this call from now on. They are verified
+before they are shown: with them these actions are allowed, and similar actions are decided as
+before. If that cannot be shown, the plan is refused with the reason.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,9 +26,8 @@ from paddock.policy.profiles import UNREADABLE_REMEDY, CompiledProfile, Finding,
 from paddock.policy.rules import Profile, Rule, compile_rule, parse_concrete
 from paddock.values.decisions import Action, AgentChain, Outcome
 
-# A rule is removed, or an exact one added, in each profile that has a say; a list of
-# `[paths]` loses each pattern that closes a path of the action. Nothing here is tried:
-# `Edits.made` is the policy to ask.
+# Each profile that decides the action loses a rule or gets an exact one; each list of `[paths]`
+# loses the patterns that close a path of the action. `Edits.apply` returns the changed policy.
 
 DEFAULT_FILE: Final = "paddock.toml"
 ANY_COMMAND: Final = "tool:shell:run *"
@@ -48,10 +47,10 @@ class ProfileEdit(Struct, frozen=True):
 
 class Edits(Struct, frozen=True):
     lists: dict[str, tuple[PathPattern, ...]]
-    """What each list of `[paths]` loses."""
+    """The patterns that each list of `[paths]` loses."""
     profiles: tuple[ProfileEdit, ...]
 
-    def made(self, policy: Policy) -> Policy:
+    def apply(self, policy: Policy) -> Policy:
         lists = tuple(
             (kind, PathList((p for p in listed.patterns if p not in gone), listed.comparison))
             for kind, listed in policy.guards.lists
@@ -81,7 +80,7 @@ def exact_pattern(action: Action) -> str:
     escaped = _GLOB.sub(r"\\\g<0>", action.target)
     if escaped.endswith(" "):
         escaped = escaped[:-1] + "\\ "
-    # Without a slash it would match at any depth; # and ! would mean something else.
+    # Without a slash it would match at any depth; a leading # or ! has another meaning.
     is_plain = "/" in escaped and not escaped.startswith(("#", "!", "~"))
     return f"{action.head} {escaped if is_plain else '/' + escaped}"
 
@@ -89,10 +88,10 @@ def exact_pattern(action: Action) -> str:
 def _removed(listed: PathList, paths: Sequence[str]) -> list[PathPattern]:
     kept = listed.patterns
     for path in paths:
-        # Of two patterns that close the path, one decides only when the other is gone.
+        # If two patterns close the path, the second decides only once the first is removed.
         while (found := PathList(kept, listed.comparison).find(path)) is not None:
             kept = tuple(each for each in kept if each != found)
-    # A list that only takes out does not load.
+    # A list of only `!` patterns does not load.
     is_left = not all(pattern.negated for pattern in kept)
     return [each for each in listed.patterns if not is_left or each not in kept]
 
@@ -105,7 +104,7 @@ def _list_text(policy: Policy, name: str, removed: tuple[PathPattern, ...]) -> s
     else:
         places = ", ".join(dict.fromkeys(str(pattern.place) for pattern in removed))
         how = f"remove {texts} from [paths] {name}, {places}"
-    return f"no rule lifts it, since {name} stands above every profile: {how}"
+    return f"no rule can lift it, since {name} overrides every profile: {how}"
 
 
 def _judging(policy: Policy, chain: AgentChain) -> dict[Profile, CompiledProfile]:
@@ -155,7 +154,7 @@ def edit_text(policy: Policy, edit: ProfileEdit) -> str:
     if profile.place.file == BUILT_IN:
         parts.append(
             f"in {_file_of(policy, profile.place)}, with `extends = {_string(profile.name)}`: "
-            "without it a profile in a file replaces the built-in one whole"
+            "without it a profile in a file replaces the built-in one completely"
         )
     return ", ".join(parts)
 
@@ -165,13 +164,13 @@ def _added_text(policy: Policy, profile: Profile, word: str, texts: str) -> str:
     if place is None:
         where = "" if profile.place.file == BUILT_IN else f", in {profile.place}"
         return f"add `{word} = [{texts}]` to {table}{where}"
-    # Written as a line of its own the key would stand there twice, and nothing load.
+    # A second line with this key would make the file invalid.
     return f"add {texts} to the list {word} of {table}, {place}"
 
 
 def _list_place(policy: Policy, profile: Profile, word: str) -> Place | None:
     for each in policy.documents:
-        # A list may be empty, and then no rule has its place.
+        # The list may be empty, so the place of its rules cannot be used.
         if profile in each.profiles and word in each.document.values["profiles"][profile.name]:
             return each.document.place(("profiles", profile.name, word))
     return None
@@ -184,7 +183,7 @@ def _file_of(policy: Policy, place: Place) -> str:
 
 
 def _string(text: str) -> str:
-    """Return the whole text as TOML writes a string: what is shown is what was tried."""
+    """Return the whole text as a TOML string, so that the text shown is the text tried."""
     quoted = text.replace("\\", "\\\\").replace('"', '\\"')
     shown = (char if char.isprintable() else f"\\U{ord(char):08X}" for char in quoted)
     return f'"{"".join(shown)}"'
@@ -196,12 +195,12 @@ _APPROVAL: Final = "have it approved when it is asked about"
 
 
 class ProposedChange(Struct, frozen=True):
-    """`outcome` is what the changed policy answers; of several together the last one has it."""
+    """`outcome`: the changed policy's answer; of changes that belong together, the last has it."""
 
     text: str
     outcome: Outcome | None = None
     approval: str = ""
-    """What does as well where the door can ask a person."""
+    """An alternative, if a person can be asked."""
 
     @property
     def said(self) -> str:
@@ -212,7 +211,7 @@ class ProposedChange(Struct, frozen=True):
         return None if self.outcome is None else self.outcome.word
 
     @property
-    def told(self) -> str:
+    def shown(self) -> str:
         return self.said if self.outcome is None else f"{self.said} (then: {self.word})"
 
     @property
@@ -235,7 +234,7 @@ def propose_changes(
         after = _outcome(policy.as_if_trusted(), chain, action)
         if after < before.outcome:
             file = policy.untrusted.file
-            text = f"look at {file}, which is not trusted, and trust it: {_TRUST}"
+            text = f"review {file}, which is not trusted, and trust it: {_TRUST}"
             return (ProposedChange(text, after),)
     return _loosening(policy, chain, action, before.outcome)
 
@@ -260,7 +259,7 @@ def _loosening(
     )
     fixed = _fixed(found).values()
     if fixed:
-        # What no file lifts cannot be tried, and the rest flips nothing without it.
+        # What no file can lift cannot be tried, and the rest flips nothing without it.
         texts = [f"{_BESIDES}{text}" for text in edits.texts(trusted)]
         return (*fixed, *_together(texts, _trust_of(policy, edits)))
     tried = _tried(policy, chain, action, edits, outcome)
@@ -288,33 +287,33 @@ def _for_any_command(
     tried = _tried(policy, chain, action, Edits(edits.lists, tuple(wide)), outcome)
     if tried is None:
         return ()
-    # Not told as one of the edits: nobody should take it over for the sake of one line.
-    said = f"only a rule for any command ({quote_toml(ANY_COMMAND)}) covers it"
+    # Not proposed as an edit: nobody should add it because of one line.
+    message = f"only a rule for any command ({quote_toml(ANY_COMMAND)}) covers it"
     rest = Edits(edits.lists, tuple(each for each in bare.values() if each.removed or each.added))
-    *others, last = _together((*rest.texts(trusted), said), tried[1])
+    *others, last = _together((*rest.texts(trusted), message), tried[1])
     return (*others, replace(last, approval=_APPROVAL if outcome is Outcome.ASK else ""))
 
 
 def _together(
     texts: Sequence[str], trust: str, outcome: Outcome | None = None
 ) -> tuple[ProposedChange, ...]:
-    told = [text if number == 0 else f"{_BESIDES}{text}" for number, text in enumerate(texts)]
-    if not told:
+    lines = [text if number == 0 else f"{_BESIDES}{text}" for number, text in enumerate(texts)]
+    if not lines:
         return ()
-    return (*map(ProposedChange, told[:-1]), ProposedChange(told[-1] + trust, outcome))
+    return (*map(ProposedChange, lines[:-1]), ProposedChange(lines[-1] + trust, outcome))
 
 
 def _tried(
     policy: Policy, chain: AgentChain, action: Action, edits: Edits, outcome: Outcome
 ) -> tuple[Outcome, str] | None:
-    """Return what the edits lead to, and what is to be trusted for it; None where not milder."""
+    """Return the outcome after the edits, and the trust that it needs; None if not milder."""
     if not _trust_of(policy, edits):
-        after = _outcome(edits.made(policy), chain, action)
+        after = _outcome(edits.apply(policy), chain, action)
         if after < outcome:
             return after, ""
     if policy.untrusted is None:
         return None
-    after = _outcome(edits.made(policy.as_if_trusted()), chain, action)
+    after = _outcome(edits.apply(policy.as_if_trusted()), chain, action)
     return (after, _then_trust(policy)) if after < outcome else None
 
 
@@ -345,7 +344,7 @@ def _closest(policy: Policy, name: str) -> Profile | None:
     profile = policy.find_profile(name)
     if profile is None or profile.place.file != BUILT_IN or policy.untrusted is None:
         return profile
-    # Written out besides, it would stand twice in the file that is not trusted.
+    # Edit the overlay: a second table would repeat the profile in the untrusted file.
     laid_over = (each for each in policy.untrusted.profiles if each.name == name)
     return next(laid_over, profile)
 
@@ -375,7 +374,7 @@ def _fixed_text(finding: Finding) -> str:
     if rule.source == "paths.own":
         return (
             f"cannot be lifted: {quote_toml(rule.text)} is one of Paddock's own files; "
-            "operators change them, agents never"
+            "only operators change them"
         )
     if ".permissions." in rule.source:
         agent, _, name = rule.source.removeprefix("agents.").partition(".permissions.")
@@ -386,7 +385,7 @@ def _fixed_text(finding: Finding) -> str:
 
 
 _ASKED: Final = (Outcome.CONFINE, Outcome.ASK)
-"""What a person may be asked about; a command that is to be confined where no sandbox holds it."""
+"""Outcomes that a person may be asked about; `confine` if no sandbox is available."""
 _PLAIN_WORD: Final = lazy_pattern(r"[A-Za-z0-9_@%+=:,./-]+")
 _BARE_KEY: Final = lazy_pattern(r"[A-Za-z0-9_-]+")
 
@@ -411,11 +410,11 @@ def plan_always(
     user: PolicySource | None,
     reason: str,
 ) -> Always:
-    """Return rules for these actions and nothing else; ConfigError where none can be proved."""
+    """Return rules for these actions and nothing else; ConfigError if they cannot be verified."""
     if not project.trusted:
         raise _refused("the project's policy is not trusted, so it allows nothing")
     if project.name.endswith(".json"):
-        raise _refused("rules are written to TOML files alone")
+        raise _refused("rules can only be written to TOML files")
     parsed = [_parse(text) for text in actions]
     wanted = list(dict.fromkeys(_wanted(policy, chain, parsed)))
     if not wanted:
@@ -429,7 +428,7 @@ def plan_always(
         kind, below = policy.plane_kind, policy.planes_below
         after = load_policy(own, user, kind, below, policy.packages)
     except ConfigError as error:
-        # Its examples are tests: a rule that does not match the call stops the load.
+        # The examples are tests: a rule that does not match the call stops the load.
         raise _refused(error.message) from None
     _prove(policy, after, chain, parsed)
     return Always(addition, changed)
@@ -460,13 +459,13 @@ def _for_target(
     target = action.target
     if not action.is_path:
         if "*" in target:
-            raise _refused(f"{quote_toml(target)} holds a *, which stands for anything in a rule")
+            raise _refused(f"{quote_toml(target)} contains a *, which is a wildcard in a rule")
         yield _Wanted(profile.profile, exact_pattern(action), str(action))
         return
     if target == ".":
         raise _refused("a rule for the root covers everything")
     yield _Wanted(profile.profile, exact_pattern(action), str(action))
-    # A path pattern covers what is below it too, should a directory stand there one day.
+    # A path pattern would also cover files below it, if the path becomes a directory.
     below = Action(action.category, action.operation, f"{target}/x")
     if action.category != "search" and _outcome(policy, chain, below) is Outcome.ASK:
         yield _Wanted(profile.profile, f"{exact_pattern(action)}/**", str(below), "ask")
@@ -478,7 +477,7 @@ def _for_line(profile: CompiledProfile, action: Action) -> Iterator[_Wanted]:
     line = parse_line(action.target)
     doubtful = (*line.problems, *line.runtime_only)
     if doubtful:
-        raise _refused(f"what it runs is not certain: {doubtful[0]}")
+        raise _refused(f"it is not certain which commands run: {doubtful[0]}")
     for command in line.wanted:
         if profile.judge_command(action, command).finding.outcome in _ASKED:
             text = " ".join(_word(word.text) for word in command.words)
@@ -503,8 +502,8 @@ def _render(wanted: list[_Wanted], source: PolicySource, reason: str) -> Iterato
             yield f"[profiles.{key}]\nextends = {_string(profile.name)}\n\n"
         elif profile.place.file != source.name:
             rules = ", ".join(quote_toml(each.action) for each in wanted if each.profile is profile)
-            said = f"the profile {quote_toml(profile.name)} stands in {profile.place.file}"
-            raise _refused(said, f"add there what allows {rules}")
+            message = f"the profile {quote_toml(profile.name)} is in {profile.place.file}"
+            raise _refused(message, f"add a rule there that allows {rules}")
         for each in wanted:
             if each.profile is profile:
                 yield (
@@ -524,8 +523,8 @@ def _prove(before: Policy, after: Policy, chain: AgentChain, actions: list[Actio
     decision = decide(after, chain, actions)
     if decision.outcome is not Outcome.ALLOW:
         rule = decision.rule
-        said = decision.reason if rule is None else f"{rule.text} ({rule.source}) asks all the same"
-        raise _refused(f"no rule that allows can lift it: {said}", "change that rule by hand")
+        message = decision.reason if rule is None else f"{rule.text} ({rule.source}) still asks"
+        raise _refused(f"an allow rule cannot lift it: {message}", "change that rule by hand")
     for action in actions:
         for other in _neighbours(action):
             if _outcome(after, chain, other) < _outcome(before, chain, other):

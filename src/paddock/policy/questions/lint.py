@@ -1,8 +1,8 @@
-"""`policy lint`: rules that do nothing, and grants that give more than they seem to.
+"""`policy lint`: find rules without effect, and grants that are wider than they seem.
 
-A finding is sound for the cases it names; no finding proves nothing. Whether one pattern leaves
-another nothing to decide is told by samples: the covered one with its wildcards filled in. Brackets
-take some and leave others: a pattern that has them is never said to cover another one.
+A finding is correct for the cases it names; no finding proves nothing. Whether one pattern covers
+another is tested with samples: the other pattern with its wildcards filled in. Brackets match only
+some characters, so a pattern with brackets is never reported to cover another one.
 """
 
 import shlex
@@ -44,7 +44,7 @@ from paddock.values.decisions import WRITING_OPERATIONS, Action, Outcome
 
 FILL: Final = "\x01\x02"  # a text that no pattern of a policy holds
 _FILLS: Final = ("", FILL[0], FILL, FILL * 2)
-"""What a star is filled with. Nothing and one character first: `??*` takes neither."""
+"""Texts put in place of a star. Nothing and one character come first: `??*` matches neither."""
 
 
 class IdleException(Struct, frozen=True):
@@ -87,7 +87,7 @@ def idle_exceptions(paths: PathsTable) -> Iterator[IdleException]:
 
 
 def _instead(patterns: tuple[PathPattern, ...], pattern: PathPattern, above: PathPattern) -> str:
-    # With a slash in it a pattern begins at the root.
+    # A pattern with a slash is anchored at the root.
     text = f"{'**/' if above.glob.anywhere else ''}{above.text.rstrip('/')}/**"
     try:
         wide = compile_pattern(text)
@@ -110,13 +110,13 @@ def is_swallowed(guards: PathGuards, rule: Rule) -> PathPattern | None:
 
 
 def _is_whole(kind: str, listed: PathList, path: PathPattern) -> bool:
-    """Whether no `!` of the list takes anything out of what `path` names."""
+    """Return True if no `!` of the list excludes a path that `path` matches."""
     negated = (each.glob for each in listed.patterns if each.negated)
     return kind not in GUARDING_LISTS or not any(_may_meet(path.glob, each) for each in negated)
 
 
 def _may_meet(one: Glob, other: Glob) -> bool:
-    """Whether one path may match both; the names in front, or the last one, rule it out."""
+    """Return False if the leading names, or the last one, exclude a path that matches both."""
     if not (one.anywhere or other.anywhere):
         leads = (fold(split_lead(each.segments)[0]).split("/") for each in (one, other))
         if any(first != second for first, second in zip(*leads, strict=False) if first and second):
@@ -142,7 +142,7 @@ def path_samples(pattern: PathPattern, fills: Sequence[str] = _FILLS) -> tuple[s
     glob = pattern.glob
     found: list[str] = []
     for fill, depth in product(fills, (0, 1, 2)):
-        # No component is empty: where a star is all of it, it takes a character.
+        # No component is empty: a component of only a star gets a character.
         name = fill or fills[1]
         parts: list[str] = []
         for segment in glob.segments:
@@ -187,10 +187,10 @@ def _is_stronger(other: Rule, rule: Rule, is_earlier: bool) -> bool:
     if other.outcome < rule.outcome or not _is_said(rule.pattern.head, [other.pattern.head]):
         return False
     if other.outcome is rule.outcome:
-        # Twins: of two rules that say the same, only the later one is superfluous.
+        # Of two equal rules only the later one is superfluous.
         is_twin = other.pattern.text == rule.pattern.text and other.extras == rule.extras
         return is_twin and is_earlier
-    # What a rule says of the network holds although a stricter one decides.
+    # A rule's network setting applies even if a stricter rule decides.
     return rule.extras == () and other.when is None and _covers_target(other, rule)
 
 
@@ -198,7 +198,7 @@ def _covers_target(other: Rule, rule: Rule) -> bool:
     if other.pattern.kind is None:
         return True
     if other.pattern.path is not None:
-        # The index has said that it matches every sample of `rule`.
+        # `covering_rules` has checked that it matches every sample of `rule`.
         return rule.pattern.path is not None
     if other.pattern.kind is rule.pattern.kind is TargetKind.NAME:
         names = (rule.pattern.target.replace("*", fill) for fill in ("", FILL))
@@ -218,7 +218,7 @@ def _covers_command(other: Rule, rule: Rule) -> bool:
     samples = [bare.replace("*", "qqq"), target.replace("*", "qqq"), target.replace("*", "qqq qq")]
     for sample in samples:
         commands = parse_line(sample).commands
-        # Where `confine` is only one reading, the other rule decides whether it holds.
+        # A `confine` that matches only a possible reading depends on the other rule.
         is_confined = other.outcome is Outcome.CONFINE
         pattern = other.command
         matches = pattern.matches_exactly if is_confined else pattern.matches_any_reading
@@ -239,11 +239,11 @@ RUNNERS: Final = frozenset(
     "rlcompleter runpy scalene slipcover sqlite3 timeit torch.distributed tox trace trepan "
     "viztracer watchfiles xonsh".split()
 )
-"""Modules that run a text, a file or a module that their arguments name, as `python` does."""
+"""Modules that, like `python`, run a text, a file or a module named by their arguments."""
 
 
 def find_interpreter(rule: Rule) -> str:
-    """Look at the module that `-m` names in place of Python, as the decision itself does."""
+    """Return the interpreter, or the Python module run with `-m`, that may run anything; or ""."""
     words = rule.pattern.target.split()
     program = words[0].rpartition("/")[2]
     if program not in INTERPRETERS or not words[-1].endswith("*"):
@@ -267,13 +267,13 @@ def _module(rule: Rule) -> str:
 
 
 TRACKED_HINT: Final = (
-    "git rm --cached takes a file out of what is tracked, and a new secret is needed: history"
-    " keeps the old one; for a file that is no secret, add it to secret with a ! before it"
+    "git rm --cached stops tracking a file, and a new secret is needed: history keeps the old one;"
+    " for a file that is not secret, add it to secret with a ! before it"
 )
-_DOES_NOT_HOLD: Final = "without extends a profile here replaces the one of its name whole"
+_REPLACES: Final = "without extends, a profile replaces the one of the same name completely"
 _ANYTHING: Final = "tool:*"
 _OTHER_WRITES: Final = ("str_replace", "delete", "link", "mode")
-"""What changes a file besides `create`; of the first two people think as of writing."""
+"""Other operations that change a file; people think of the first two as writing."""
 
 
 class LintFinding(Struct, frozen=True):
@@ -296,17 +296,17 @@ _DANGERS: Final[tuple[tuple[tuple[str, str], Json, str, str, str], ...]] = (
             "gives every command the network of this machine",
             'set network = "host" on the rules that need it'),
     (("shell", "enforcement"), "best-effort", "lint.best_effort",
-            "runs commands where the host cannot hold them to the policy",
-            "paddock doctor says what the host lacks"),
-    (("shell", "git"), "none", "lint.git_none", "leaves .git to protected alone",
-            'git = "safe" lets ordinary git operations through and nothing that runs code later'),
+            "runs commands even if the host cannot enforce the policy",
+            "paddock doctor shows what the host lacks"),
+    (("shell", "git"), "none", "lint.git_none", "leaves .git to protected only",
+            'git = "safe" allows ordinary git operations, but no change that runs code later'),
     (("paths", "protected"), [], "lint.nothing_protected",
             "is empty: .git, keys and .env may be written", _DEFAULT),
     (("paths", "secret"), [], "lint.nothing_secret",
             "is empty: keys and .env may be read", _DEFAULT),
     (("ledger", "keep_model_contents"), True, "lint.contents_kept",
-            "keeps what people and models wrote",
-            "leave it out unless somebody needs the contents"),
+            "keeps the texts of people and models",
+            "leave it out unless the contents are needed"),
     *((("hook", "sandbox_shell"), value, "lint.old_name",
        f'is an old name: it is read as hook.shell = "{word}"',
        f'write shell = "{word}" in its place')
@@ -321,7 +321,7 @@ def lint(policy: Policy, tracked: Sequence[str] = ()) -> tuple[LintFinding, ...]
         found.extend(_setting_findings(document))
         found.extend(_unknown_credentials(policy, document))
         found.extend(map(_idle, idle_exceptions(document.paths)))
-    # What a profile has from another one is found with each of them.
+    # A rule that several profiles share is found with each of them.
     once = dict.fromkeys(found)
     return tuple(sorted(once, key=lambda each: (each.place.file, each.place.line, each.code)))
 
@@ -330,7 +330,7 @@ _CLOSING: Final = {PROTECTED: (PROTECTED, SECRET), GENERATED: GUARDING_LISTS, SE
 
 
 def _lost_names(policy: Policy) -> Iterator[LintFinding]:
-    """Who adds a name to a list may not know that it replaces the built-in one whole."""
+    """Report built-in names that a list loses: its author may not know that it replaces them."""
     guards, built_in = policy.as_if_trusted().guards, built_in_paths()
     for name, kinds in _CLOSING.items():
         givers = [each for each in policy.documents if getattr(each.paths, name) is not None]
@@ -348,7 +348,7 @@ def _lost_names(policy: Policy) -> Iterator[LintFinding]:
                 "lint.names_lost",
                 f"paths.{name} replaces the built-in list and loses {', '.join(lost)}",
                 givers[-1].document.place(("paths", name)),
-                "add them, or each with a ! before it where it is meant to be left out",
+                "add them, with a ! before each that is left out on purpose",
             )
 
 
@@ -359,8 +359,8 @@ def find_tracked_secrets(policy: Policy, tracked: Sequence[str]) -> tuple[str, .
 def describe_tracked(paths: Sequence[str]) -> str:
     count = "1 tracked file is" if len(paths) == 1 else f"{len(paths)} tracked files are"
     return (
-        f"{count} secret: {name_some(paths)}; git's objects give the content to every command,"
-        " and only what the working copy has besides stays closed"
+        f"{count} secret: {name_some(paths)}; every command can read the content from git's"
+        " objects, and only uncommitted changes stay closed"
     )
 
 
@@ -391,13 +391,13 @@ def _profile_findings(policy: Policy) -> Iterator[LintFinding]:
 
 
 def _closed(profile: Profile) -> tuple[LintFinding, ...]:
-    """A profile that only denies denies the rest, too: who wrote it may have meant "besides"."""
+    """Report a profile that only denies: all else is denied too, perhaps not intentionally."""
     said = [rule.outcome for rule in profile.rules] + [each.outcome for each in profile.otherwise]
     says_so = any(rule.pattern.text == _ANYTHING for rule in profile.rules)
     if says_so or any(outcome is not Outcome.DENY for outcome in said):
         return ()
     message = f"the profile {quote_toml(profile.name)} allows nothing: what no rule names is denied"
-    hint = f'{_DOES_NOT_HOLD}. If nothing is meant to be allowed, say deny = ["{_ANYTHING}"]'
+    hint = f'{_REPLACES}. If that is intended, write deny = ["{_ANYTHING}"]'
     return (LintFinding("lint.allows_nothing", message, profile.place, hint),)
 
 
@@ -420,7 +420,7 @@ def _replaced(profile: Profile, before: Profile | None) -> Iterator[LintFinding]
             f"the profile {quote_toml(profile.name)} replaces the built-in one and loses"
             f" {name_some(lost)}",
             profile.place,
-            f"extends = {quote_toml(profile.name)} keeps them; {_DOES_NOT_HOLD}",
+            f"extends = {quote_toml(profile.name)} keeps them; {_REPLACES}",
         )
 
 
@@ -429,31 +429,31 @@ def _is_said(head: HeadPattern, by: Sequence[HeadPattern]) -> bool:
 
 
 _OF_RULES: Final = {
-    "lint.rule_covered": ("never decides: {} covers it whole",
+    "lint.rule_covered": ("never decides: {} covers it completely",
                           "remove it, or make the other rule narrower"),
-    "lint.rule_never": ("never decides: {} stands above it",
+    "lint.rule_never": ("never decides: {} overrides it",
                         "remove it, or change the list under [paths]"),
     "lint.network_host": ("gives a command the network of this machine",
-                          ("what the command can read can leave; keep the pattern as narrow as it"
-                          " can be")),
+                          ("the command can send out all it can read; keep the pattern as narrow"
+                          " as possible")),
     "lint.network_wide": ("{}", "name the hosts and networks that are meant, or let it ask"),
     "lint.any_command": ("allows every command",
                          "name the programs, and leave the rest to otherwise"),
-    "lint.rarely_confined": (("is confined like any command, and {0} rarely works so: it wants the"
+    "lint.rarely_confined": (("is confined like any command, but {0} rarely works so: it needs the"
                              " network, the home or a daemon"),
                              ('outside = ["{0} *"] in [hook] leaves it to the client and its own'
                              " prompt")),
-    "lint.interpreter": ("allows every command: {} runs what its arguments say",
-                         "name what it runs, as in python -m pytest * or make test"),
+    "lint.interpreter": ("allows every command: {} runs any code in its arguments",
+                         "name the code it runs, as in python -m pytest * or make test"),
     "lint.option_names": ("knows no other name of {}",
-                          "where the program has one, long or short, name it in a rule of its own"),
-    "lint.mcp_server": ("names the server {}, and policy has none of that name",
+                          "if the program has one, long or short, name it in a separate rule"),
+    "lint.mcp_server": ("names the unknown server {}",
                         "add [mcp.servers.NAME], or correct the name"),
-    "lint.half_denied": ("is {1}, and {0} stay allowed on the same paths",
-                         ("to stop all writing there, put the path into [paths] protected; or name"
+    "lint.half_denied": ("is {1}, but {0} stay allowed on the same paths",
+                         ("to stop all writing there, put the path into [paths] protected; or deny"
                          " these, too")),
 }  # fmt: skip
-"""What is said of a rule behind its text, and the hint."""
+"""By code: the message after the rule's text, and the hint."""
 
 
 def _of_rule(code: str, rule: Rule, *values: str) -> LintFinding:
@@ -494,7 +494,7 @@ def _rule_findings(policy: Policy, rule: Rule) -> Iterator[LintFinding]:
 
 
 def _other_names(rule: Rule) -> Iterator[LintFinding]:
-    """Options that a rule closes by one of their names, the others of which nobody told us."""
+    """Report options that a rule closes by one name, whose other names are not known here."""
     from paddock.policy.commands.pattern import SAME_OPTIONS  # noqa: PLC0415 - late on purpose
 
     options = rule.command.options if rule.command and rule.outcome >= Outcome.ASK else ()
@@ -523,7 +523,7 @@ def _unknown_credentials(policy: Policy, document: PolicyDocument) -> Iterator[L
 def _half_denied(
     policy: Policy, profiles: Sequence[CompiledProfile], rule: Rule
 ) -> Iterator[LintFinding]:
-    """Who closes a place to `create` mostly means all writing, and edits still go through."""
+    """Report a path closed only to `create`: its author usually means all writing."""
     head, path = rule.pattern.head, rule.pattern.path
     is_create = (head.category, head.operation) == ("file", "create")
     if rule.outcome is Outcome.ALLOW or path is None or not is_create:
@@ -548,13 +548,12 @@ def _allows(profiles: Sequence[CompiledProfile], action: Action) -> bool:
 
 def _idle(found: IdleException) -> LintFinding:
     above = quote_toml(found.above.text)
-    hint = f"make {above} narrower: nothing below a directory that matched is taken out"
+    hint = f"make {above} narrower: nothing below a directory that matched can be excluded"
     if found.instead:
         hint = f"write {quote_toml(found.instead)} in place of {above}"
     return LintFinding(
         "lint.takes_back_nothing",
-        f"{quote_toml(found.pattern.text)} takes back nothing from {found.name}:"
-        f" it lies below {above}",
+        f"{quote_toml(found.pattern.text)} excludes nothing from {found.name}: it is below {above}",
         found.pattern.place,
         hint,
     )

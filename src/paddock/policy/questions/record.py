@@ -1,4 +1,4 @@
-"""Why a call was decided as it was, from its record alone; no policy is loaded."""
+"""Explain a recorded call from its ledger entries alone, without loading a policy."""
 
 from collections.abc import Iterable, Mapping
 from enum import Enum, StrEnum
@@ -36,8 +36,8 @@ from paddock.values.entries import (
 )
 
 # The ledger keeps the actions as they were decided, the agents with their profiles and
-# own permissions, and the decision. What is missing, cut, or was decided by something
-# that is no policy cannot be decided again: such a call is `Lost`, and says why.
+# permissions, and the decision. A call whose record is incomplete or cut, or that was not
+# decided by policy, cannot be decided again: it becomes `Lost`, with the reason.
 
 T = TypeVar("T")
 
@@ -46,9 +46,9 @@ _STAND_INS: Final = ("salted_sha256", "redacted", "…")
 DECIDED_EVENTS: Final = (TOOL_INTENT, TOOL_DENIED, TOOL_STAGED, HOOK_DECISION)
 
 OPERATOR_SOURCE: Final = "operator"
-# Of too many actions the first are kept, and then this.
+# The last entry of a shortened list of actions.
 _COUNTED: Final = lazy_pattern(r"\d+ more actions\Z")
-# The hook keeps what no line may hold as an escape.
+# The hook's escape for characters that may not be in a line.
 _ESCAPE: Final = lazy_pattern(r"\\u(0000|d[89a-f][0-9a-f]{2})")
 
 
@@ -72,15 +72,15 @@ class Why(StrEnum):
 
 MEANINGS: Final[Mapping[Why, str]] = {
     Why.UNDECIDED: "refused before policy was asked",
-    Why.PERSON: "a person asked for it, and policy binds agents",
-    Why.BOUNDARY: "refused at the edge of the workspace, which no policy moves",
-    Why.HOOK: "decided by a setting of the hook, or by where the client stood",
-    Why.OUTSIDE: "names a place outside the workspace, of which the record is not enough",
+    Why.PERSON: "a person ran it, and policy applies only to agents",
+    Why.BOUNDARY: "refused at the boundary of the workspace, which no policy changes",
+    Why.HOOK: "decided by a setting of the hook, or by the client's working directory",
+    Why.OUTSIDE: "names a path outside the workspace, for which the record is not enough",
     Why.CUT: "the record keeps the action cut or escaped",
-    Why.INCOMPLETE: "the record lacks what a decision needs",
-    Why.WORKSPACE: "its agent is not there any more, so what its paths began at is not known",
-    Why.OTHERWISE: "the very same policy decided otherwise then: something else had a say",
-    Why.UNREADABLE: "the line holds no entry",
+    Why.INCOMPLETE: "the record lacks data that a decision needs",
+    Why.WORKSPACE: "its agent no longer exists, so the root of its paths is not known",
+    Why.OTHERWISE: "the same policy decided differently then, so something else had a part in it",
+    Why.UNREADABLE: "the line is not a ledger entry",
 }
 
 
@@ -94,7 +94,7 @@ class Recorded(Struct, frozen=True):
 
 
 class PastDecision(Struct, frozen=True):
-    """`rule` decided then; its `source` is who approved, where somebody did."""
+    """`rule` decided then; if the call was approved, its `source` is the approver."""
 
     where: Recorded
     door: RecordedDoor
@@ -104,7 +104,7 @@ class PastDecision(Struct, frozen=True):
     rule: RuleMatch | None
     policy_digest: str
     enforcement: Held = ""
-    """How far the command of a decision to confine was held; empty where that is not on record."""
+    """How far the command of a `confine` decision was sandboxed; empty if not recorded."""
 
 
 class Lost(Struct, frozen=True):
@@ -121,7 +121,7 @@ def read_recorded(seq: int, time: str, entry: Entry) -> PastDecision | Lost | No
     where = Recorded(seq, time, entry.session_id, entry.call_id, entry.agent, tool)
     if "outcome" not in metadata:
         return Lost(where, Why.UNDECIDED, code)
-    # Threat: an agent's list that was not understood must not become the default, which is all.
+    # Threat: an agent's list that cannot be read must not become the default, which allows all.
     actions = _kept(metadata.get("actions"), tuple[str, ...], ())
     agents = _kept(metadata.get("agents"), tuple[_KeptAgent, ...], ())
     chain = tuple(each.agent() for each in agents)
@@ -154,7 +154,7 @@ def _obstacle(
     source, code = _text(metadata, "source"), _text(metadata, "code")
     if source == OPERATOR_SOURCE:
         return Why.PERSON
-    is_cut_short = "actions_digest" in metadata  # of what is not all here
+    is_cut_short = "actions_digest" in metadata  # written only with a shortened list
     if is_cut_short or any(_COUNTED.fullmatch(text) for text in actions):
         return Why.CUT
     if door is RecordedDoor.TOOL:
@@ -163,7 +163,7 @@ def _obstacle(
         return Why.HOOK
     if code and not code.startswith("policy."):
         return Why.BOUNDARY if code.startswith("path.") else Why.UNDECIDED
-    # Threat: an escaped name is another name, and another rule may match it.
+    # Threat: an escaped name differs from the real one, and another rule may match it.
     if any(is_cut(text) or _ESCAPE.search(text) for text in actions):
         return Why.CUT
     files = (text.partition(" ")[2] for text in actions if text.startswith("tool:file:"))
@@ -171,26 +171,26 @@ def _obstacle(
 
 
 def _was_asked_by_hook(past: PastDecision) -> bool:
-    """Whether the hook asked for a reason of its own, which no policy knows."""
+    """Return True if the hook asked for its own reason, not one of policy."""
     rule = past.rule
     if past.door is not RecordedDoor.HOOK or rule is None or past.outcome is not Outcome.ASK:
         return False
     if rule.file != BUILT_IN or rule.source != BUILT_IN:
         return False
     lines = [action for action in past.actions if action.category == "shell"]
-    is_ours = rule.text.endswith(MAY_START)
-    return not is_ours and not any(rule.text in judge_line(action).reasons for action in lines)
+    is_of_policy = rule.text.endswith(MAY_START)
+    return not is_of_policy and not any(rule.text in judge_line(each).reasons for each in lines)
 
 
 def _parse(text: str) -> Action | None:
-    """Return the action of its own text, the target to the last character as it stood."""
+    """Parse an action from its text without changing the target."""
     head, separator, target = text.partition(" ")
     parts = head.split(":", 2)
     if len(parts) != 3 or parts[0] != "tool":
         return None
     category, operation = parts[1], parts[2]
     if category in NAMES_BY_OPERATION:
-        # A client's names are its own: a space is part of them.
+        # A client chooses its tools' names, which may contain a space.
         return Action(category, f"{operation}{separator}{target}")
     if operation not in OPERATIONS.get(category, frozenset()):
         return None
@@ -207,7 +207,7 @@ def _with_arguments(action: Action, metadata: Mapping[str, Json]) -> Action:
 
 
 def _is_kept_whole(kept: Json) -> bool:
-    """Whether nothing in it stands for something else."""
+    """Return True if no value is replaced by a digest, a redaction mark or a cut."""
     if isinstance(kept, dict):
         members = cast("dict[str, Json]", kept)
         return members.keys().isdisjoint(_STAND_INS) and all(map(_is_kept_whole, members.values()))
@@ -238,15 +238,15 @@ class _KeptRule(Struct):
 
 
 @overload
-def _kept(kept: Json, wanted: type[T], otherwise: T) -> T: ...
+def _kept(kept: Json, wanted: type[T], default: T) -> T: ...
 @overload
 def _kept(kept: Json, wanted: type[T]) -> T | None: ...
-def _kept(kept: Json, wanted: Any, otherwise: Any = None) -> Any:
-    """Return what the record keeps as a type; `otherwise` where it was not understood whole."""
+def _kept(kept: Json, wanted: Any, default: Any = None) -> Any:
+    """Return a recorded value as a type; `default` if it does not fit completely."""
     try:
         return convert(kept, wanted)
     except ValidationError:
-        return otherwise
+        return default
 
 
 def _text(metadata: Mapping[str, Json], name: str) -> str:
@@ -265,9 +265,9 @@ def _texts(kept: Json) -> list[str]:
     return _kept(kept, list[str], [])
 
 
-TOLD_EVENTS: Final = (*DECIDED_EVENTS, TOOL_RESULT)
+CALL_EVENTS: Final = (*DECIDED_EVENTS, TOOL_RESULT)
 _ASKED: Final = ("confine", "ask")
-"""Outcomes that a person may have been asked about: nothing held the command whole."""
+"""Outcomes that a person may have been asked about; `confine` if no sandbox was available."""
 DENIED_UNASKED: Final = "denied to the client, which cannot ask a person"
 
 
@@ -281,7 +281,7 @@ class RecordedCall(Struct, frozen=True):
     decided: KeptCall
     result: KeptCall | None
     asked_because: str = ""
-    """The reason of the rule that asked, where the entry has that of the answer instead."""
+    """The reason of the rule that asked, if the entry has the reason of the answer instead."""
 
     @property
     def is_denied_unasked(self) -> bool:
@@ -368,7 +368,7 @@ class RecordedCall(Struct, frozen=True):
         lines.append(f"  policy: {metadata.get('policy_digest', 'none was asked')}")
         lines.append(f"  result: {self._result_text()}")
         lines += self._refused_lines()
-        # Threat: an action, a name or a reason with line breaks would draw rows of its own.
+        # Threat: an action, a name or a reason with line breaks could forge rows.
         return "\n".join(map(show_name, lines))
 
     def _result_text(self) -> str:
@@ -411,8 +411,8 @@ def is_denied_unasked(entry: Entry) -> bool:
     return is_hooks and metadata.get("answer") == "deny" != metadata["outcome"]
 
 
-def tell_calls(kept: Iterable[KeptCall], call_id: str) -> tuple[RecordedCall, ...]:
-    """Return the calls, newest first. An id may come again: each decided entry is a call."""
+def find_recorded_calls(kept: Iterable[KeptCall], call_id: str) -> tuple[RecordedCall, ...]:
+    """Return the calls of an id, newest first: an id may repeat, each decided entry is a call."""
     calls: list[RecordedCall] = []
     for row in kept:
         entry = row.entry
@@ -430,7 +430,7 @@ def tell_calls(kept: Iterable[KeptCall], call_id: str) -> tuple[RecordedCall, ..
 
 
 def with_question(call: RecordedCall, asked: Iterable[Entry]) -> RecordedCall:
-    """Put the reason of the rule that asked: an entry that was not granted says why not."""
+    """Add the reason of the rule that asked; a refused entry has only the reason of the answer."""
     entry = call.decided.entry
     digest = _text(_table(entry.metadata.get("approval")), "digest")
     is_ask = entry.decision == "deny" and entry.metadata.get("outcome") in _ASKED
@@ -470,9 +470,9 @@ def _verdict(call: RecordedCall) -> str:
 def _rule_text(metadata: Mapping[str, Json]) -> str:
     kept = _table(metadata.get("rule"))
     if not kept:
-        return "none matched, and unknown is no"
+        return "none matched, so it was denied"
     said = [str(metadata.get("outcome")), _place(kept)]
-    # Of an approved call the record keeps the approver there, who is no place of a rule.
+    # For an approved call `source` is the approver, not the place of a rule.
     if not isinstance(metadata.get("approval"), dict):
         said.insert(1, str(metadata.get("source")))
     return f"{kept.get('text')} ({', '.join(said)})"

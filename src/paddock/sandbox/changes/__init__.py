@@ -1,12 +1,12 @@
-"""From the layer that a command wrote to what lands in the workspace, is kept, or is refused.
+"""Judge the changes in a command's upper layer, and commit or refuse them.
 
-    upper                   the layer as the kernel left it; what is mounted over the workspace
-    differences             one entry for each path, beside what the workspace has
-    judgement               each entry by the policy of the file tools; a repository's land together
-    selection               all of them together: what lands, and how much it would change
-    pending                 the same as a diff, for whoever is asked; kept for an answer, as data
-    commit                  one set of changes lands, or nothing does
+    upper                   the raw changes in the overlay's upper layer
+    differences             one difference for each path, compared with the workspace
+    judgement               each change judged by policy; a repository's changes as one unit
+    selection               the set that lands, with its limits and refusals
+    pending                 the set as a diff for the approver, and as data until the answer
+    commit                  one set of changes lands as a whole, or not at all
 
-The command chose every name, type and mode; the workspace changes meanwhile. So a layer is read
-by descriptors and never followed, and what was compared is compared again as it lands.
+The command chose every name, type and mode, and the workspace changes meanwhile. So a layer is
+read through descriptors, links are never followed, and every comparison is repeated on landing.
 """

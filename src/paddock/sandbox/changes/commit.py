@@ -1,9 +1,9 @@
-"""Bringing what a command left into the workspace: one set of changes, or nothing.
+"""Commit a command's changes to the workspace: as one set, or not at all.
 
-The phases are those of git directories, objects first, references last; all else is in the
-first. What is replaced or goes is kept in the history, but for what only commands write; each
-path is noted under the call's id before any of it changes. What is replaced keeps its owner and
-group, what is new belongs to whoever runs Paddock: a command cannot give files away.
+The phases are those of git directories, objects first, references last; other changes are in the
+first. Replaced and removed files are kept in the history, except `generated` ones; each path is
+noted under the call's id before any of them changes. A replaced file keeps its owner and group, a
+new one belongs to the user that runs Paddock: a command cannot give files to another user.
 """
 
 import os
@@ -67,21 +67,20 @@ from paddock.workspace.failures import conflict
 from paddock.workspace.paths import WorkspacePath, unchecked_path
 from paddock.workspace.workspace import PASS_DIRECTORY, Resolution, detect_resolution
 
-# A set is judged on the tree of one moment and comes into that of another: after a wait for
-# the locks of another set, or, where somebody was asked first, up to a day later. Each change
-# says what it believes of its own path, and that is not all.
+# A set is judged on the workspace of one moment and committed to that of a later one: after a
+# wait for another set's locks or, with an approval, up to a day later. Each change checks the
+# expected state of its own path. That is not enough:
 #
-# The directories above have to be those that the command saw: what is to come into one does
-# not belong into another that has its name by now.
+# The directories above have to be those that the command saw, not replacements of that name.
 #
-# What the git preset allowed lies in other paths, too: a directory is a repository by its
-# names, and by others it is armed (`repositories`).
+# The git preset's verdict depends on other paths: some names make a directory a repository, and
+# others arm it (`git.layout`).
 #
-# Threat: two commands, at once or both waiting for an answer. One writes `config` and `hooks/`
+# Threat: two commands run at once, or both wait for an answer. One writes `config` and `hooks/`
 # into a directory, the other makes it a repository. Each is harmless on the tree before both.
 #
-# Most of these names stand in the directory itself, which whoever makes one locks. For those
-# that stand deeper it is locked besides.
+# Most of these names are in the directory itself, which a set that creates one locks. For the
+# deeper names, that directory is locked in addition.
 
 _DEEP_NAMES: Final = tuple(name for name in ARMING_NAMES if "/" in name)
 _MODE: Final = 0o644
@@ -89,13 +88,13 @@ _CREATIONS: Final = (WriteFile, MakeDirectory, MakeLink)
 _REMOVALS: Final = (RemoveFile, RemoveDirectory)
 
 
-class Footing(Struct, frozen=True):
+class CommitCondition(Struct, frozen=True):
     root_fd: int
     phases: Phases
     store: ObjectStore
     git: Git
     above: Mapping[str, Identity]
-    """The directories that hold what the set changes and stood there already, the root as `.`."""
+    """The existing directories above the changed paths, the root as `.`."""
     resolution: Resolution = field(default_factory=detect_resolution)
 
     def directories(self) -> Sequence[WorkspacePath]:
@@ -108,11 +107,11 @@ class Footing(Struct, frozen=True):
             for name in _DEEP_NAMES
             if f"/{path.relative}".endswith(f"/{name}")
         }
-        # One that the set makes is nobody else's yet.
+        # No other set can use a directory that this one creates.
         return tuple(armed - made)
 
     def verify(self) -> None:
-        """Raises: FileChangedError: another directory is there, or the git preset refuses now."""
+        """Raises: FileChangedError: a directory was replaced, or the git preset refuses now."""
         others = [path for path, known in self.above.items() if not self._is_same(path, known)]
         if others:
             raise conflict([unchecked_path(path) for path in others])
@@ -145,7 +144,7 @@ class Footing(Struct, frozen=True):
                 raise FileChangedError(
                     f"{quote(change.path.relative)} is not committed by the git preset as the"
                     f" workspace is now: {ruling.reason}",
-                    hint="nothing was changed; look at what stands there, then repeat the call",
+                    hint="nothing was changed; check the files there, then repeat the call",
                 )
 
     def _judge(self, change: StagedChange, known: Mapping[str, GitDirectory]) -> GitRuling | None:
@@ -174,8 +173,8 @@ class Footing(Struct, frozen=True):
         if isinstance(content, GivenContent):
             return find_content(content.dir_fd, content.path, CONTENT_BYTES_MAX)
         if not isinstance(content, StoredContent):
-            raise TypeError(f"content of the kind {type(content).__name__} is no command's")
-        # No larger than `approval_staged_bytes_max`: `parking` kept it.
+            raise TypeError(f"a command's change has no content of type {type(content).__name__}")
+        # At most `approval_staged_bytes_max`: `park_set` stored it.
         return self.store.read(content.digest)
 
 
@@ -193,7 +192,7 @@ class CommitPlace(Struct, frozen=True):
     workspace: Workspace
     history: History
     journal: Callable[[], Journal]
-    """Opened when it is first needed; stays the caller's."""
+    """Opened when first needed; the caller closes it."""
     policy: Policy
 
 
@@ -206,10 +205,10 @@ class Committed(Struct, frozen=True):
 
 
 def find_above(
-    settled: Sequence[Settled], layers: OpenLayers, standing: Mapping[str, Look]
+    settled: Sequence[Settled], layers: OpenLayers, lower_directories: Mapping[str, Look]
 ) -> dict[str, Identity]:
-    """Return the directories that hold what lands and stood before, of `UpperLayer.standing`."""
-    known = {path: look.identity for path, look in standing.items()}
+    """Return the existing directories above the landing changes."""
+    known = {path: look.identity for path, look in lower_directories.items()}
     for each in settled:
         lower = each.difference.lower
         if lower is not None and lower.kind is NodeKind.DIRECTORY:
@@ -231,9 +230,9 @@ def commit_settled(
     git: Git,
     above: Mapping[str, Identity],
 ) -> Committed:
-    """Commit what lands, if what it stands on holds still; the layer is used up by it.
+    """Commit the landing changes if their condition still holds; consumes the layer.
 
-    Raises: StorageFullError: nothing has changed; HostError: the set could not be put back;
+    Raises: StorageFullError: nothing has changed; HostError: the set could not be rolled back;
     IntegrityError: the store is damaged.
     """
     phases = phases_of(settled, layers, place.policy)
@@ -249,11 +248,13 @@ def commit_settled(
             place.journal(),
             label="" if running is None else running.mark.call_id,
             witness=partial(note_changes, place.history),
-            condition=Footing(layers.lower_fd, phases, store, git, above, layers.resolution),
+            condition=CommitCondition(
+                layers.lower_fd, phases, store, git, above, layers.resolution
+            ),
         )
     except StorageFullError as error:
         raise StorageFullError(
-            f"the command ran, and nothing that it changed is kept: {error.message}",
+            f"the command ran, but none of its changes are kept: {error.message}",
             hint=error.hint,
         ) from error
     except (FileChangedError, PathError) as error:
@@ -262,12 +263,12 @@ def commit_settled(
 
 
 def describe_conflict(differences: CommandDifferences, settled: Sequence[Settled]) -> str:
-    """Say why nothing is kept, where somebody else was at work on what would land; else empty."""
+    """Describe the landing paths that another process changed meanwhile; empty for none."""
     landing = {each.judgement.change.path for each in settled if each.lands}
     paths = [path for path in differences.conflicts if path in landing]
     if not paths:
         return ""
-    return f"{name_some(paths)} changed while the command ran, by somebody else"
+    return f"another process changed {name_some(paths)} while the command ran"
 
 
 def all_refused(
@@ -282,7 +283,6 @@ def all_refused(
 
 
 def phases_of(settled: Sequence[Settled], layers: OpenLayers, policy: Policy) -> Phases:
-    """Return what lands; empty where nothing does."""
     found: dict[int, list[StagedChange]] = {}
     landing = [each for each in settled if each.lands]
     whole = _whole_trees(landing, layers)
@@ -303,7 +303,7 @@ def _whole_trees(landing: Sequence[Settled], layers: OpenLayers) -> frozenset[st
         if change.kind is ChangeKind.CREATED and upper is not None:
             is_alone = upper.kind is not NodeKind.FILE or upper.status.links == 1
             is_plain = upper.mode & 0o7000 == 0 and change.mode == upper.mode
-            # A closed directory was opened to be read: as it lies there it has another mode.
+            # A closed directory was opened for reading, so its mode in the layer is different.
             is_plain &= upper.kind is not NodeKind.DIRECTORY or upper.mode & 0o700 == 0o700
             if is_alone and (is_plain or upper.kind is NodeKind.LINK):
                 if upper.kind is NodeKind.DIRECTORY and not each.difference.is_replaced:
@@ -320,7 +320,7 @@ def _whole_trees(landing: Sequence[Settled], layers: OpenLayers) -> frozenset[st
 
 
 def _staged(settled: Settled, layers: OpenLayers, policy: Policy) -> StagedChange:
-    """The path was proved to be canonical when it was judged."""
+    # The path is canonical: judging checked it.
     difference, change = settled.difference, settled.judgement.change
     path = unchecked_path(change.path)
     is_new = difference.lower is None or difference.is_replaced
@@ -334,10 +334,10 @@ def _staged(settled: Settled, layers: OpenLayers, policy: Policy) -> StagedChang
     if change.kind is ChangeKind.MODE:
         if change.node is NodeKind.DIRECTORY:
             return SetMetadata(path, _seen(difference), change.mode & 0o777)
-        # Threat: a second name of the file, outside the workspace perhaps, would get the
-        # mode and the time as well. So it becomes a file of its own, as with any write.
+        # Threat: another hard link of the file, possibly outside the workspace, would get the
+        # mode and the time as well. So the path becomes a separate file, as with any write.
         if difference.lower is None or difference.lower.status.links == 1:
-            # Threat: somebody closed the file meanwhile. Its content would say nothing of that.
+            # Threat: another process closed the file meanwhile: its content does not show that.
             seen = replace(_seen(difference), version=difference.version)
             return SetMetadata(path, seen, change.mode & 0o777, time_ns)
     mode, given = change.mode & 0o777, GivenContent(layers.upper_fd, change.path)
@@ -352,5 +352,5 @@ def _staged(settled: Settled, layers: OpenLayers, policy: Policy) -> StagedChang
 def _seen(difference: Difference) -> Seen:
     lower = difference.lower
     if lower is None:
-        raise AssertionError("what stands nowhere cannot be changed")
+        raise AssertionError("a change of a file that does not exist")
     return Seen(lower.status)

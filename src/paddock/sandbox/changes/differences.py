@@ -1,13 +1,13 @@
-"""From the layer that a command wrote to the differences it made: one entry for each path.
+"""Compare a command's upper layer with the workspace: one difference for each path.
 
-A file that was only opened is no difference; a directory that is gone is one for each name in
-it. Each entry says what it believes to stand in the workspace, so that the commit finds out if
-it does not. What somebody else changed since the start is a conflict:
+A file that was only opened is not a difference; a removed directory is one for each name in it.
+Each difference records the expected workspace entry, which the commit checks. A change by another
+process since the start is a conflict:
 
-  * a lower entry whose change time is not older than the start;
-  * any entry below a directory that is not the one of the start; see `Ancestry`;
+  * a workspace entry whose change time is not older than the start;
+  * any entry below a directory that was replaced since the start; see `Ancestry`;
   * the mode of a directory that both changed;
-  * a copy of what the workspace has no more, where the directory that held it was changed.
+  * a copied-up entry that is gone from the workspace, if its directory changed.
 
 Where another file system is mounted, nothing lands: see `is_mount_point`. O(changes).
 """
@@ -39,29 +39,28 @@ from paddock.workspace.workspace import (
     detect_resolution,
 )
 
-# Entries below a directory that is renamed keep their own times: what came with another
-# directory looks as if it had always been there. So each directory is compared with the
-# survey of the start, from the root down.
+# Entries below a renamed directory keep their times: files that came with another directory
+# look old. So each directory is compared with the survey of the start, from the root down.
 #
-# A directory that is removed and made anew may get the same number. What is in it was put
-# there since, and each file of it says so by its own change time.
+# A directory that was removed and created again may get the same inode number. Its entries are
+# new, which their change times show.
 
-_NOBODY: Final = (0, 0)
+_UNREADABLE: Final = (0, 0)
 
 
 class Ancestor(IntEnum):
     SAME = 0
-    STRANGER = 1
-    """Made or put there since; whether it brought anything with it, its entries tell."""
-    EXCHANGED = 2
-    """It took another one's place, or stands below one that did."""
+    NEW = 1
+    """Created or moved there since the start; its entries show whether it came with content."""
+    REPLACED = 2
+    """It replaced another directory, or is below one that did."""
 
 
 class Ancestry(Struct):
     directories: Mapping[str, KnownDirectory]
     started_ns: int
-    standing: dict[str, Look]
-    """Those of now, as far as a command's changes lie in them; may grow meanwhile."""
+    current: dict[str, Look]
+    """The current directories that contain a command's changes; may grow meanwhile."""
 
     def above(self, path: str) -> Ancestor:
         parent = path.rpartition("/")[0]
@@ -69,27 +68,27 @@ class Ancestry(Struct):
 
     def at(self, path: str) -> Ancestor:
         above = self.above(path)
-        look = self.standing.get(path)
-        if above is Ancestor.EXCHANGED or look is None:
+        look = self.current.get(path)
+        if above is Ancestor.REPLACED or look is None:
             return above
         known = self._known(path)
         if known is not None:
             is_same = known.identity[:2] == look.identity
-            return above if is_same else Ancestor.EXCHANGED
-        return Ancestor.STRANGER if look.status.changed_ns >= self.started_ns else above
+            return above if is_same else Ancestor.REPLACED
+        return Ancestor.NEW if look.status.changed_ns >= self.started_ns else above
 
     def mode_before(self, path: str) -> int | None:
-        """Return its mode at the start; None where no directory stood there."""
+        """Return the mode at the start; None if there was no directory."""
         known = self._known(path)
         return None if known is None else known.mode
 
     def _known(self, path: str) -> KnownDirectory | None:
         known = self.directories.get(path)
-        return None if known is None or known.identity[:2] == _NOBODY else known
+        return None if known is None or known.identity[:2] == _UNREADABLE else known
 
 
 _ORIGIN: Final = "user.overlay.origin"
-"""On what the overlay copied up: which file it was. What a command made has none."""
+"""The overlay sets it on a copied-up file; a file that a command created has none."""
 _CHUNK_BYTES: Final = 1 << 20
 _NO_MARK: Final = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.ENOENT, errno.EPERM})
 
@@ -98,10 +97,10 @@ class OpenLayers(Struct, frozen=True):
     upper_fd: int
     lower_fd: int
     resolution: Resolution = field(default_factory=detect_resolution)
-    """Of the workspace's: it knows where a git directory outside of it stands."""
+    """Resolves workspace paths, including a git directory outside."""
 
     def common_version(self, path: str) -> str | None:
-        """Return None where the contents differ, or one of them cannot be read."""
+        """Return the content's version if both are equal; None if not, or if one is unreadable."""
         try:
             with (
                 held_open(self.resolution.open(self.upper_fd, path, READ_FILE)) as upper,
@@ -129,7 +128,7 @@ class OpenLayers(Struct, frozen=True):
         return True
 
     def directory_changed_ns(self, path: str) -> int:
-        """Return 0 where no directory stands there."""
+        """Return the directory's change time; 0 for none."""
         try:
             with held_open(self.resolution.open(self.lower_fd, path or ".", PASS_DIRECTORY)) as fd:
                 return os.fstat(fd).st_ctime_ns
@@ -151,47 +150,47 @@ def _common_version(one: int, other: int) -> str | None:
 
 
 _MOUNTED: Final = (
-    "is in another file system, which is mounted in the workspace: commands see the directory"
-    " that it covers, and change nothing there"
+    "is on another file system, which is mounted in the workspace: commands see the directory"
+    " underneath, and their changes there are not kept"
 )
 _PERMISSIONS: Final = 0o777
-_STICKY: Final = "would come without the sticky bit that it was given, and so be more open"
+_STICKY: Final = "would lose the sticky bit that the command set, and so be more open"
 
 
 class ChangeKind(Enum):
     CREATED = "created"
     MODIFIED = "modified"
     DELETED = "deleted"
-    """One entry for each name that is gone: what stood below a removed directory too."""
+    """One entry for each removed name, including those below a removed directory."""
     MODE = "mode"
 
 
 class CommandChange(Struct, frozen=True):
     path: str
-    """Workspace-relative, canonical but for its characters: the disk gave it."""
+    """Workspace-relative, canonical except for its characters, as read from disk."""
     kind: ChangeKind
     node: NodeKind
     mode: int = 0o644
-    """Twelve bits, as it stands now; of no interest for a link or a deletion."""
+    """Twelve bits, as in the upper layer; unused for a link or a deletion."""
     link_text: str = ""
     content: bytes | None = None
-    """Only where `rules.wants_content` asks for it."""
+    """Set only where `rules.wants_content` needs it."""
     obstacle: str = ""
-    """Why this user cannot do it, whatever policy says; found by whoever looked at the disk."""
+    """Why the change cannot be made, regardless of policy; found by inspecting the disk."""
 
 
-class CommandGround(Struct, frozen=True):
+class CommandBaseline(Struct, frozen=True):
     started_ns: int
-    """A moment; see `moments`."""
+    """A moment; see `hidden.Moments`."""
     hidden: frozenset[str]
     directories: Mapping[str, KnownDirectory]
     shown: Mapping[str, ShownFile] = field(default_factory=dict[str, ShownFile])
-    """Of the hidden names, and of what is below them: what it saw instead, by path."""
+    """By path: the files that the command saw in place of hidden ones."""
     bases: Mapping[str, tuple[int, ...] | None] = field(
         default_factory=dict[str, tuple[int, ...] | None]
     )
-    """What of others' changes since the start it was shown, and what of its own has landed: the
-    mark of what stood there then, None for nothing."""
+    """The marks of entries that changed since the start but are known: other changes that the
+    command was shown, and its own that have landed. None for no entry."""
 
 
 class Difference(Struct, frozen=True):
@@ -199,9 +198,9 @@ class Difference(Struct, frozen=True):
     lower: Look | None
     upper: Look | None
     version: str | None = None
-    """Of a file whose mode or time alone differs: its content's, before and after."""
+    """The version of the unchanged content, for a file with only a new mode or time."""
     is_replaced: bool = False
-    """Another kind of entry takes the place: this is what has to go first, or comes then."""
+    """An entry of another kind replaces this one: its deletion, or the following creation."""
 
 
 class CommandDifferences(Struct, frozen=True):
@@ -210,17 +209,17 @@ class CommandDifferences(Struct, frozen=True):
     too_deep: tuple[str, ...]
     is_whole: bool
     root_mode: int | None = None
-    """The mode that the command gave the workspace's root; None where it gave it no other."""
+    """The mode that the command gave the workspace's root; None if unchanged."""
 
 
 def find_differences(
-    layer: UpperLayer, layers: OpenLayers, ground: CommandGround
+    layer: UpperLayer, layers: OpenLayers, baseline: CommandBaseline
 ) -> CommandDifferences:
-    """Find what a command changed. Raises: HostError: something of the layer cannot be read."""
+    """Find a command's changes. Raises: HostError: a part of the layer cannot be read."""
     finding = _Finding(
         layers,
-        ground,
-        Ancestry(ground.directories, ground.started_ns, dict(layer.standing)),
+        baseline,
+        Ancestry(baseline.directories, baseline.started_ns, dict(layer.lower_directories)),
         tuple(f"{path}/" for path in layer.mounted),
     )
     too_deep = frozenset(layer.too_deep)
@@ -243,13 +242,13 @@ def is_only_touched(difference: Difference) -> bool:
 
 class _Finding(Struct):
     layers: OpenLayers
-    ground: CommandGround
+    baseline: CommandBaseline
     ancestry: Ancestry
     mounted: tuple[str, ...]
     found: list[Difference] = field(default_factory=list[Difference])
     conflicts: list[str] = field(default_factory=list[str])
     _opaque: list[str] = field(default_factory=list[str])
-    """Directories whose whole content was looked through already, with a slash."""
+    """Directories whose whole content was processed already, with a slash."""
 
     def take(self, raw: RawChange) -> None:
         lower, upper = raw.lower, raw.upper
@@ -260,8 +259,8 @@ class _Finding(Struct):
                 self._delete(raw.path, lower, is_replaced=False)
         elif lower is None:
             above = raw.path.rpartition("/")[0]
-            # The attribute last: of a file that is closed to its owner it cannot be read.
-            is_changed = self.layers.directory_changed_ns(above) >= self.ground.started_ns
+            # Check the attribute last: it cannot be read on a file that is closed to its owner.
+            is_changed = self.layers.directory_changed_ns(above) >= self.baseline.started_ns
             is_orphan = is_changed and self.layers.is_copy(raw.path)
             self._create(raw, upper, None, is_replaced=False, is_orphan=is_orphan)
         elif lower.kind is not upper.kind:
@@ -275,11 +274,11 @@ class _Finding(Struct):
             if is_other or self._is_hidden(raw.path):
                 self._create(raw, upper, lower, is_replaced=False)
         else:
-            # A FIFO that stood there already is neither made nor changed by looking at it.
+            # A special file of the same kind on both sides: report it as created.
             self._create(raw, upper, lower, is_replaced=False)
 
     def _replace(self, raw: RawChange, lower: Look, upper: Look) -> None:
-        # A special file goes by itself as well: that is refused, and so is what takes its place.
+        # The removal of a special file is separate too: it is refused, and so is the replacement.
         if NodeKind.DIRECTORY in (lower.kind, upper.kind) or lower.kind in SPECIAL_KINDS:
             self._delete(raw.path, lower, is_replaced=True)
             self._create(raw, upper, None, is_replaced=True)
@@ -310,7 +309,7 @@ class _Finding(Struct):
         if raw.is_opaque and not raw.path.startswith(tuple(self._opaque)):
             self._opaque.append(f"{raw.path}/")
             held = dict(names_below(self.layers.upper_fd, raw.path))
-            # A name that is no directory now comes by itself, with what was below it.
+            # A name that is not a directory now is processed separately, with the names below it.
             taken = {name for name, look in held.items() if look.kind is not NodeKind.DIRECTORY}
             self._delete_all(
                 (name, look)
@@ -319,9 +318,9 @@ class _Finding(Struct):
             )
 
     def _merge_mode(self, path: str, lower: Look, upper: Look) -> None:
-        """Merge a mode: who changed it tells that of the start; the directory's time does not."""
+        """Find a mode change by the mode at the start: the directory's time is no evidence."""
         before = self.ancestry.mode_before(path)
-        is_changed_since = lower.status.changed_ns >= self.ground.started_ns
+        is_changed_since = lower.status.changed_ns >= self.baseline.started_ns
         if upper.mode == before or (before is None and is_changed_since):
             return
         change = CommandChange(path, ChangeKind.MODE, NodeKind.DIRECTORY, upper.mode)
@@ -331,7 +330,7 @@ class _Finding(Struct):
     def _compare(self, raw: RawChange, lower: Look, upper: Look) -> None:
         version = None
         kind = ChangeKind.MODIFIED
-        # Threat: a guess at a secret's content, that is no change where it is right.
+        # Threat: a command guesses a secret's content; a right guess would show as no change.
         if upper.status.size_bytes == lower.status.size_bytes and not self._is_hidden(raw.path):
             version = self.layers.common_version(raw.path)
         if version is not None:
@@ -342,8 +341,8 @@ class _Finding(Struct):
         self._add(Difference(change, lower, upper, version))
 
     def _is_as_shown(self, raw: RawChange) -> bool:
-        """Compare with what the command was shown (`git stash`), not with what stands there."""
-        shown = self.ground.shown.get(raw.path)
+        """Compare with the file that the command was shown (`git stash`), not with the real one."""
+        shown = self.baseline.shown.get(raw.path)
         if shown is None or raw.upper is None:
             return False
         if raw.upper.kind is NodeKind.LINK:
@@ -357,7 +356,7 @@ class _Finding(Struct):
         return is_same_mode and content == shown.content
 
     def _is_hidden(self, path: str) -> bool:
-        return not self.ground.hidden.isdisjoint((*directories_above(path), path))
+        return not self.baseline.hidden.isdisjoint((*directories_above(path), path))
 
     def _delete(self, path: str, lower: Look, *, is_replaced: bool) -> None:
         self._delete_one(path, lower, is_replaced=is_replaced)
@@ -370,7 +369,7 @@ class _Finding(Struct):
     def _delete_all(self, names: Iterable[tuple[str, Look]]) -> None:
         for path, look in names:
             if look.kind is NodeKind.DIRECTORY:
-                self.ancestry.standing[path] = look
+                self.ancestry.current[path] = look
             self._delete_one(path, look, is_replaced=False)
 
     def _delete_one(self, path: str, lower: Look, *, is_replaced: bool) -> None:
@@ -379,35 +378,35 @@ class _Finding(Struct):
         self._add(Difference(change, lower, None, is_replaced=is_replaced))
 
     def _add(self, difference: Difference, *, is_late: bool = False, is_old: bool = False) -> None:
-        """Take it in. `is_late`: somebody else was there first; `is_old`: its time is no sign."""
+        """Add it. `is_late`: another process was first; `is_old`: its time is no evidence."""
         change, lower = difference.change, difference.lower
         is_mounted = lower is not None and lower.is_mounted
         if is_mounted or f"{change.path}/".startswith(self.mounted):
             difference = replace(difference, change=replace(change, obstacle=_MOUNTED))
         elif _loses_sticky_bit(difference):
             difference = replace(difference, change=replace(change, obstacle=_STICKY))
-        if change.path in self.ground.bases:
+        if change.path in self.baseline.bases:
             mark = None if lower is None else lower.mark
-            is_new, is_late = mark != self.ground.bases[change.path], False
+            is_new, is_late = mark != self.baseline.bases[change.path], False
         else:
             changed_ns = 0 if lower is None else lower.status.changed_ns
-            is_new = changed_ns >= self.ground.started_ns and not is_old
+            is_new = changed_ns >= self.baseline.started_ns and not is_old
         if is_late or is_new or self._is_elsewhere(change.path, lower):
             self.conflicts.append(change.path)
         self.found.append(difference)
 
     def _is_elsewhere(self, path: str, lower: Look | None) -> bool:
-        """In one that nobody had seen only what stood in it already can be a stranger's."""
+        # In a new directory only entries that exist outside the layer can be a conflict.
         above = self.ancestry.above(path)
         if lower is not None and lower.kind is NodeKind.DIRECTORY:
             above = max(above, self.ancestry.at(path))
-        if above is Ancestor.STRANGER:
+        if above is Ancestor.NEW:
             return lower is not None or self.layers.is_copy(path)
-        return above is Ancestor.EXCHANGED
+        return above is Ancestor.REPLACED
 
 
 def _loses_sticky_bit(difference: Difference) -> bool:
-    """Only permissions are kept, and a bit that it had."""
+    # Of special bits, only those that the directory had are kept.
     lower, upper = difference.lower, difference.upper
     if upper is None or upper.kind is not NodeKind.DIRECTORY:
         return False

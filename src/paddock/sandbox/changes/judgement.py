@@ -1,9 +1,9 @@
-"""Judging what a command changed: each change by itself, then each repository as one unit.
+"""Judge a command's changes: each change alone, then each repository as one unit.
 
-A change meets the policy of the file tools, decided with `Writer.COMMAND` (so `generated` may be
-written), and no disk. Refused is what no tool makes: special files, set-id bits, links that lead
-out, impossible names. In a git directory the preset decides instead of `protected` and `secret`;
-whatever else denies there, denies still.
+A change is judged by the policy of the file tools with `Writer.COMMAND` (so `generated` may be
+written), without disk access. Refused are entries that no tool creates: special files, set-id
+bits, links that lead out, impossible names. In a git directory the preset decides instead of
+`protected` and `secret`; other denials still apply.
 """
 
 import os
@@ -68,14 +68,14 @@ _ALL_OR_NOTHING: Final = 'commit = "all", and another change of this command is 
 class StagedJudgement(Struct, frozen=True):
     change: CommandChange
     outcome: Outcome
-    """ASK where policy would ask a person before a file tool does this."""
+    """ASK where policy would ask the approver before a file tool does this."""
     code: str = ""
     reason: str = ""
     rule: RuleMatch | None = None
     warnings: tuple[str, ...] = ()
     warned_by: str = ""
     phase: int = 0
-    """Within a git directory, lower ones land first (`git_names.Phase`)."""
+    """Within a git directory, lower ones land first (`git.rules.Phase`)."""
     is_aside: bool = False
 
     @property
@@ -83,59 +83,61 @@ class StagedJudgement(Struct, frozen=True):
         return self.outcome is Outcome.ALLOW
 
 
-class Bench(Struct, frozen=True):
+class JudgeContext(Struct, frozen=True):
     policy: Policy
     chain: AgentChain
     git: Git
     workspace: str
-    """Absolute, real: what an absolute link is compared with."""
+    """Absolute and real; absolute links are compared with it."""
     readable: tuple[str, ...] = ()
     repositories: tuple[GitDirectory, ...] = ()
-    """Git directories that stood there before the command, bare ones among them."""
+    """The git directories that the changes touch, bare ones included."""
     shown: frozenset[str] = frozenset()
     stand_ins: frozenset[str] = frozenset()
-    """Of these, what git would have checked out as something else: a filter or an object is
-    missing. No change of them is recorded."""
+    """The `shown` files that git would check out differently: a filter or an object is missing.
+    No recorded change of them lands."""
     git_outside: GitOutside | None = None
     commit: Commit = "each"
     unseen: tuple[str, ...] = ()
-    """Names in the workspace that were not there for the command, but for what is `shown`."""
+    """Names in the workspace that were hidden from the command, including the `shown` ones."""
     as_root: bool = False
-    """Whoever lands this reads what its owner may not."""
+    """True if the commit runs as root, which can read files closed to their owner."""
 
 
-def judge_changes(bench: Bench, changes: Sequence[CommandChange]) -> tuple[StagedJudgement, ...]:
+def judge_changes(
+    context: JudgeContext, changes: Sequence[CommandChange]
+) -> tuple[StagedJudgement, ...]:
     judged: list[StagedJudgement] = []
-    bare = bare_paths(bench.repositories)
+    bare = bare_paths(context.repositories)
     for change in changes:
-        place = None if bench.git == "none" else find_git_place(change.path, bare)
+        place = None if context.git == "none" else find_git_place(change.path, bare)
         if place is None:
-            judged.append(_judge(bench, change))
+            judged.append(_judge(context, change))
         else:
-            judged.append(_judge_in_git(bench, change, place.directory, place.name))
+            judged.append(_judge_in_git(context, change, place.directory, place.name))
     return follow_directories(judged)
 
 
 def settle_commit(
     judgements: Sequence[StagedJudgement], commit: Commit, refused_besides: int = 0
 ) -> tuple[StagedJudgement, ...]:
-    """Settle change by change or, under `all`, everything or nothing; a question is no refusal."""
+    """Under `commit = "all"`, refuse all changes if one is denied; ASK is not a denial."""
     denied = sum(each.outcome is Outcome.DENY for each in judgements)
     if commit == "each" or denied + refused_besides == 0:
         return tuple(judgements)
     return tuple(refuse(each, PermissionDeniedError.code, _ALL_OR_NOTHING) for each in judgements)
 
 
-def _judge(bench: Bench, change: CommandChange) -> StagedJudgement:
-    problem = _unusable(change) or _impossible(bench, change)
+def _judge(context: JudgeContext, change: CommandChange) -> StagedJudgement:
+    problem = _unusable(change) or _impossible(context, change)
     if problem is not None:
         return problem
-    decision = decide(bench.policy, bench.chain, _actions(change), Writer.COMMAND)
-    if change.path in bench.shown and decision.outcome is not Outcome.DENY:
-        # Threat: what stands there, which the command never saw, would be lost.
-        reason = f"{quote(change.path)} was shown as git's index has it, and is not written"
+    decision = decide(context.policy, context.chain, _actions(change), Writer.COMMAND)
+    if change.path in context.shown and decision.outcome is not Outcome.DENY:
+        # Threat: the real file, which the command never saw, would be lost.
+        reason = f"{quote(change.path)} was shown as in git's index, and is not written"
         return _refused(change, ReadOnlyPathError.code, reason)
-    warning = bench.policy.guards.find_warning(change.path) if decision.warnings else None
+    warning = context.policy.guards.find_warning(change.path) if decision.warnings else None
     return StagedJudgement(
         change,
         decision.outcome,
@@ -166,7 +168,7 @@ def _unusable(change: CommandChange) -> StagedJudgement | None:
     return None
 
 
-def _impossible(bench: Bench, change: CommandChange) -> StagedJudgement | None:
+def _impossible(context: JudgeContext, change: CommandChange) -> StagedJudgement | None:
     shown = quote(change.path)
     if change.node in SPECIAL_KINDS:
         return _refused(change, SpecialFileError.code, f"{shown} is a FIFO, socket or device")
@@ -175,14 +177,13 @@ def _impossible(bench: Bench, change: CommandChange) -> StagedJudgement | None:
     if change.kind is ChangeKind.DELETED:
         return None
     if change.node is NodeKind.LINK:
-        return _judge_link(bench, change)
+        return _judge_link(context, change)
     if change.node is NodeKind.FILE and change.mode & _SET_ID_BITS:
         reason = f"{shown} has a setuid or setgid bit"
         return _refused(change, PermissionDeniedError.code, reason)
-    # Threat: a directory that its owner may not enter can be neither listed nor removed
-    # by the tools, and hides what is in it from every later look. A closed file could be
-    # neither kept nor brought back, but by root.
-    of_file = 0 if bench.as_root else 0o400
+    # Threat: tools can neither list nor remove a directory that its owner may not enter, and later
+    # checks do not see its content. A closed file could be kept and restored only by root.
+    of_file = 0 if context.as_root else 0o400
     needed = 0o700 if change.node is NodeKind.DIRECTORY else of_file
     if change.mode & needed != needed:
         return _refused(
@@ -193,15 +194,15 @@ def _impossible(bench: Bench, change: CommandChange) -> StagedJudgement | None:
     return None
 
 
-def _judge_link(bench: Bench, change: CommandChange) -> StagedJudgement | None:
-    """Refuse a link out of the workspace, or to a secret; not into what the plan makes readable."""
+def _judge_link(context: JudgeContext, change: CommandChange) -> StagedJudgement | None:
+    """Refuse a link to a secret, or out of the workspace except to the plan's readable places."""
     shown = f"{quote(change.path)} is a link to {quote(change.link_text)}"
     text = change.link_text
     if text.startswith("/"):
         absolute = _without_dots(text)
-        if absolute is not None and is_covered(absolute, (bench.workspace,)):
-            inside = absolute[len(bench.workspace) :].strip("/") or "."
-        elif absolute is not None and is_covered(absolute, bench.readable):
+        if absolute is not None and is_covered(absolute, (context.workspace,)):
+            inside = absolute[len(context.workspace) :].strip("/") or "."
+        elif absolute is not None and is_covered(absolute, context.readable):
             return None
         else:
             return _refused(change, PathTraversalError.code, f"{shown}, out of the workspace")
@@ -210,7 +211,7 @@ def _judge_link(bench: Bench, change: CommandChange) -> StagedJudgement | None:
         inside = _within(parent, text)
         if inside is None:
             return _refused(change, PathTraversalError.code, f"{shown}, out of the workspace")
-    secret = bench.policy.guards.find_secret_for_command(inside)
+    secret = context.policy.guards.find_secret_for_command(inside)
     if secret is not None:
         return _refused(change, SecretPathError.code, f"{shown}, which is secret")
     return None
@@ -222,7 +223,7 @@ def _without_dots(text: str) -> str | None:
 
 
 def _within(parent: str, text: str) -> str | None:
-    """Threat: `a/../..` where `a` is a link leads elsewhere: `..` counts only at the beginning."""
+    """Threat: `a/../..` leads elsewhere if `a` is a link: allow `..` only at the beginning."""
     place = parent.split("/") if parent else []
     names: list[str] = []
     for part in text.split("/"):
@@ -238,10 +239,10 @@ def _within(parent: str, text: str) -> str | None:
 
 
 def _judge_in_git(
-    bench: Bench, change: CommandChange, directory: str, name: str
+    context: JudgeContext, change: CommandChange, directory: str, name: str
 ) -> StagedJudgement:
     known = next(
-        (each for each in bench.repositories if each.path == directory), GitDirectory(directory)
+        (each for each in context.repositories if each.path == directory), GitDirectory(directory)
     )
     ruling = judge_git(
         GitChange(
@@ -252,10 +253,10 @@ def _judge_in_git(
             is_removed=change.kind is ChangeKind.DELETED,
         ),
         known,
-        bench.git,
+        context.git,
     )
     judged = _unusable(change) or (_obstructed(change) if change.obstacle else None)
-    judged = judged or _denied_in_git(bench, change)
+    judged = judged or _denied_in_git(context, change)
     if judged is None and not ruling.is_allowed:
         reason = f"{quote(change.path)} is not committed by the git preset: {ruling.reason}"
         judged = _refused(change, ProtectedPathError.code, reason)
@@ -263,15 +264,15 @@ def _judge_in_git(
     return replace(judged, phase=int(ruling.phase), is_aside=ruling.is_aside)
 
 
-def _denied_in_git(bench: Bench, change: CommandChange) -> StagedJudgement | None:
-    for rule in decide(bench.policy, bench.chain, _actions(change), Writer.COMMAND).matched:
+def _denied_in_git(context: JudgeContext, change: CommandChange) -> StagedJudgement | None:
+    for rule in decide(context.policy, context.chain, _actions(change), Writer.COMMAND).matched:
         if rule.outcome is Outcome.DENY and rule.source not in _LIFTED_IN_GIT:
             return StagedJudgement(change, Outcome.DENY, rule.code, rule.reason, rule)
     return None
 
 
 def follow_directories(judgements: Sequence[StagedJudgement]) -> tuple[StagedJudgement, ...]:
-    """Let directories follow what is in them: one is made for whatever lands, and stays with it."""
+    """Adjust directories to their content: create them for landing entries, keep non-empty ones."""
     landing: set[str] = set()
     staying: dict[str, Outcome] = {}
     for each in judgements:
@@ -296,7 +297,7 @@ def _following(
     kept = staying.get(change.path, Outcome.ALLOW)
     if change.kind is ChangeKind.DELETED and kept > judgement.outcome:
         reason = f"{quote(change.path)} is not empty: something in it may not be removed"
-        # Not by the rule that would have allowed it.
+        # Without the rule, which would have allowed the removal.
         return replace(
             judgement, outcome=kept, code=DirectoryNotEmptyError.code, reason=reason, rule=None
         )
@@ -306,7 +307,7 @@ def _following(
 def refuse(judgement: StagedJudgement, code: str, reason: str) -> StagedJudgement:
     if judgement.outcome is Outcome.DENY:
         return judgement
-    # The rule stays only where it is the reason.
+    # Keep the rule only if it is the reason.
     rule = judgement.rule if code == ApprovalUnavailableError.code else None
     return replace(judgement, outcome=Outcome.DENY, code=code, reason=reason, rule=rule)
 
@@ -319,16 +320,16 @@ def _refused(change: CommandChange, code: str, reason: str) -> StagedJudgement:
     return StagedJudgement(change, Outcome.DENY, code, reason)
 
 
-# --- what changed of one repository lands together, or none of it does ----------
+# --- the changes of one repository land together, or not at all -----------------
 #
-# A unit is every change below a git directory, and of every path that its index or HEAD names,
-# before or after: else the repository would say that the user reverted what did not land. Without
-# a change below the git directory, or with new times alone, there is none. Untracked files are
-# judged by themselves; a superproject is one with submodules whose commit in its index changed.
+# A unit contains every change below a git directory and of every path that its index or HEAD names,
+# before or after. Otherwise changes that did not land would look to git like reverted by the user.
+# Without a change below the git directory, or with only new times, there is no unit. Untracked
+# files are judged alone; a superproject joins submodules whose commit in its index changed.
 #
-# Threat: a command that counts on the unit. It only ever refuses more, believes nothing of the
-# command's (`named`), and refuses whatever could be named where that cannot be looked up. A commit
-# may take out or change a file only if the command was shown it.
+# Threat: a command exploits the unit. A unit only refuses more, trusts nothing that the command
+# wrote (`named`), and refuses every possible member where names cannot be looked up. A commit may
+# remove or change a file only if the command was shown it.
 
 _BYTES_MAX: Final = 256_000_000
 
@@ -336,9 +337,9 @@ _BYTES_MAX: Final = 256_000_000
 class Unseen(Struct, frozen=True):
     closed: Sequence[str] = ()
     shown: Collection[str] = ()
-    """Of these, and of what is below them: what it was shown after all."""
+    """The closed names, and names below them, that it was shown after all."""
     too_deep: Sequence[str] = ()
-    """Directories below which nobody looked for changes."""
+    """Directories below which changes were not read."""
 
 
 class _Repository(Struct):
@@ -366,17 +367,17 @@ class Units:
             self._group(directories, workspace)
 
     def settle(self, judged: Sequence[StagedJudgement]) -> tuple[StagedJudgement, ...]:
-        holders = {
+        refusals = {
             name: why
             for name, each in self._repositories.items()
-            if (why := self._find_holder(each, judged))
+            if (why := self._find_refusal(each, judged))
         }
-        if not holders:
+        if not refusals:
             return tuple(judged)
         settled = list(judged)
-        for name, why in self._spread(holders).items():
+        for name, why in self._spread_refusals(refusals).items():
             repository = self._repositories[name]
-            reason = f"it is one unit with all that changed of the repository {quote(name)}: {why}"
+            reason = f"it is one unit with all changes of the repository {quote(name)}: {why}"
             for number in (*repository.inside, *self._named(repository)):
                 settled[number] = refuse(settled[number], PermissionDeniedError.code, reason)
         return _without_empty(judged, settled)
@@ -417,22 +418,22 @@ class Units:
             return None
         return read_content(self._layers.upper_fd, path, CONTENT_BYTES_MAX)
 
-    def _find_holder(self, repository: _Repository, judged: Sequence[StagedJudgement]) -> str:
+    def _find_refusal(self, repository: _Repository, judged: Sequence[StagedJudgement]) -> str:
         try:
-            why = self._look_for_holder(repository, judged)
+            why = self._search_refusal(repository, judged)
         except HostError as error:
             why = error.message
         return why if why and self._is_formed(repository) else ""
 
-    def _look_for_holder(self, repository: _Repository, judged: Sequence[StagedJudgement]) -> str:
+    def _search_refusal(self, repository: _Repository, judged: Sequence[StagedJudgement]) -> str:
         for number in repository.inside:
             each = judged[number]
             if not (each.is_allowed or each.is_aside or self._is_aside(repository, number)):
-                return _why(each)
-        found = (self._find_holder_in(tree, judged) for tree in repository.trees)
+                return _reason_of(each)
+        found = (self._find_refusal_in(tree, judged) for tree in repository.trees)
         return next((why for why in found if why), "")
 
-    def _find_holder_in(self, tree: Naming, judged: Sequence[StagedJudgement]) -> str:
+    def _find_refusal_in(self, tree: Naming, judged: Sequence[StagedJudgement]) -> str:
         refused = {
             name: number
             for name, number in self._changed(tree).items()
@@ -442,16 +443,16 @@ class Units:
             named = self._named_in(tree)
             for name, number in refused.items():
                 if name in named:
-                    return _why(judged[number])
+                    return _reason_of(judged[number])
         draft = tree.find_draft()
         if draft is not None:
-            return f"{quote(os.fsdecode(draft))} is a draft of Paddock's, and is gone: run it again"
+            return f"{quote(os.fsdecode(draft))} is a temporary file of Paddock: run it again"
         deep = next((path for path in self._unseen.too_deep if _below(tree.tree, path)), None)
         if deep is not None:
-            return f"{quote(deep)} is too deep to be looked into"
+            return f"{quote(deep)} is too deep to be read"
         closed = _all_below(tree.tree, self._unseen.closed)
         if closed and not tree.tree.is_sure:
-            return "where its work tree stands is not plain to read"
+            return "the location of its work tree cannot be determined"
         shown = _all_below(tree.tree, self._unseen.shown)
         unseen = tree.find_unseen(closed, shown) if closed else None
         if unseen is None:
@@ -508,8 +509,8 @@ class Units:
                 named = frozenset(changed)
             yield from (changed[name] for name in named)
 
-    def _spread(self, holders: dict[str, str]) -> dict[str, str]:
-        held = dict(holders)
+    def _spread_refusals(self, refusals: dict[str, str]) -> dict[str, str]:
+        held = dict(refusals)
         ties = self._ties()
         waiting = list(held)
         while waiting:
@@ -555,7 +556,7 @@ def _all_below(tree: WorkTree, paths: Iterable[str]) -> frozenset[bytes]:
     return frozenset(name for path in paths if (name := _below(tree, path)))
 
 
-def _why(judgement: StagedJudgement) -> str:
+def _reason_of(judgement: StagedJudgement) -> str:
     path = quote(judgement.change.path)
     return judgement.reason if path in judgement.reason else f"{path}: {judgement.reason}"
 

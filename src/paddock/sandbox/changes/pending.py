@@ -1,8 +1,7 @@
-"""What a command left, kept until somebody has answered: as data, with its contents stored.
+"""Keep a command's changes until the approver answers: as data, with stored contents.
 
-What it believes to stand at each path goes with it: a changed workspace is a conflict.
-
-Shown as a diff to whoever is asked about it.
+Each change is kept with the expected state of its path: a changed workspace is a conflict.
+`show_settled` renders the changes as a diff for the approver.
 """
 
 import os
@@ -66,7 +65,7 @@ _OPEN_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 class ParkedSet(NamedTuple):
     phases: Phases
     above: Mapping[str, Identity]
-    """The directories that have to be those of then: see `footing`."""
+    """The directories that must not have been replaced: see `commit.CommitCondition`."""
     refused: tuple[RefusedChange, ...] = ()
     refused_more: int = 0
 
@@ -78,7 +77,7 @@ def park_set(
     above: Mapping[str, Identity],
     refused: Sequence[RefusedChange],
 ) -> Json:
-    """Return the set as JSON, its contents in the store, pinned under `name`.
+    """Return the set as JSON; its contents are in the store, pinned under `name`.
 
     Raises: ApprovalUnavailableError: too large; StorageFullError, HostError.
     """
@@ -93,15 +92,15 @@ def park_set(
     )
     if total > limits.approval_staged_bytes_max:
         raise ApprovalUnavailableError(
-            f"what it changed has {total} bytes, and at most"
+            f"its changes have {total} bytes, and at most"
             f" {limits.approval_staged_bytes_max} are kept",
-            hint="split the command into smaller ones, or ask a person to be there for it",
+            hint="split the command into smaller ones, or run it when an approver is present",
         )
     with store.held():
         parked = [[_written(change, store) for change in phase] for phase in phases]
         digests = {str(each["content"]) for phase in parked for each in phase if "content" in each}
         if digests:
-            # Other calls go on, and the store may fill.
+            # Pinned because other calls continue, and the store may fill up.
             until_s = time.time() + limits.approval_kept_s + limits.approval_granted_s
             store.pin(name, digests, until_s=until_s)
         store.sync()
@@ -115,11 +114,11 @@ def park_set(
 
 
 def unpark_set(parked: Json) -> ParkedSet:
-    """Read back; ConfigError for none, or one of an earlier version without directories."""
+    """Read a parked set. Raises: ConfigError: invalid, or from a version without directories."""
     try:
         if isinstance(parked, list) or ("phases" in parked and "above" not in parked):
             raise ConfigError(
-                "an earlier version kept the changes, and not in which directories they belong",
+                "the changes were kept by an earlier version, without their directories",
                 hint="run the command again",
             )
         above = {
@@ -130,8 +129,8 @@ def unpark_set(parked: Json) -> ParkedSet:
         phases = [[_read(change) for change in phase] for phase in parked["phases"]]
         return ParkedSet(phases, above, refused, more)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        said = f"the kept changes do not load: {type(error).__name__}"
-        raise ConfigError(said, hint="run the command again") from None
+        message = f"the kept changes do not load: {type(error).__name__}"
+        raise ConfigError(message, hint="run the command again") from None
 
 
 def digests_of(phases: Phases) -> tuple[str, ...]:
@@ -158,7 +157,7 @@ def _stored(content: object, store: ObjectStore) -> str:
     if isinstance(content, StoredContent):
         return content.digest
     if not isinstance(content, GivenContent):
-        raise TypeError(f"content of the kind {type(content).__name__} cannot be kept")
+        raise TypeError(f"content of type {type(content).__name__} cannot be kept")
     with held_open(os.open(content.path, _OPEN_FLAGS, dir_fd=content.dir_fd)) as fd:
         return store.put_file(fd)
 
@@ -188,7 +187,7 @@ def _old(kept: Mapping[str, Json] | None) -> Old | None:
     if "seen" in kept:
         numbers = cast("Sequence[int]", kept["seen"])
         if not all(type(number) is int for number in numbers):
-            raise ValueError("a status is numbers")
+            raise ValueError("status: expected numbers")
         version = _text(kept["version"]) if "version" in kept else None
         return Seen(FileStatus(*numbers), version)
     return AtVersion(_text(kept["version"])) if "version" in kept else Absent()
@@ -196,24 +195,24 @@ def _old(kept: Mapping[str, Json] | None) -> Old | None:
 
 def _text(value: Json) -> str:
     if not isinstance(value, str):
-        raise TypeError("a text is wanted")
+        raise TypeError("expected a string")
     return value
 
 
 def _count(value: Json) -> int:
     if type(value) is not int:
-        raise TypeError("a number is wanted")
+        raise TypeError("expected an integer")
     return value
 
 
-# What is refused is not shown: it may be secret. The digest binds an answer to all of it.
+# Refused changes are not shown: they may be secret. The digest binds an answer to the whole set.
 
 _FILE_BYTES_MAX: Final = 400_000
 _FILE_LINES_WHOLE: Final = 20_000
 _FILE_LINES_MAX: Final = 400
 _PERMISSIONS: Final = 0o777
 _USUAL_MODES: Final = {NodeKind.FILE: 0o644, NodeKind.DIRECTORY: 0o755}
-"""Of what is new: under these nothing is said."""
+"""A new entry with this mode is shown without it."""
 
 
 class ShownDiff(Struct, frozen=True):
@@ -225,7 +224,7 @@ class ShownDiff(Struct, frozen=True):
 def show_settled(
     settled: Sequence[Settled], layers: OpenLayers, hidden: Sequence[str]
 ) -> ShownDiff:
-    """Return the diff of all that would land, without `hidden` names. Raises: HostError."""
+    """Return the diff of all landing changes, without content of `hidden`. Raises: HostError."""
     closed = tuple(f"{name}/" for name in hidden)
     with host_error("the changes of a command cannot be read"):
         return _show([each for each in settled if each.lands], layers, closed)
@@ -237,7 +236,7 @@ def _show(landing: Sequence[Settled], layers: OpenLayers, closed: tuple[str, ...
     left = limits.shell_diff_bytes_max
     hidden = 0
     for each in landing:
-        bound.append(_bound(each, layers))
+        bound.append(_digested(each, layers))
         row = ""
         if left > 0:
             row = _row(each, layers, closed, _FILE_LINES_WHOLE)
@@ -252,11 +251,11 @@ def _show(landing: Sequence[Settled], layers: OpenLayers, closed: tuple[str, ...
         rows.append(f"[{hidden} more changed paths are not shown: the diff is cut]")
     text = "\n".join(rows) if rows else "[nothing would change]"
     digest = digest_of(encode_json(bound).encode("utf-8", "surrogateescape"))
-    warnings = dict.fromkeys(said for each in landing for said in each.judgement.warnings)
+    warnings = dict.fromkeys(text for each in landing for text in each.judgement.warnings)
     return ShownDiff(text, digest, tuple(warnings))
 
 
-def _bound(settled: Settled, layers: OpenLayers) -> list[str | int]:
+def _digested(settled: Settled, layers: OpenLayers) -> list[str | int]:
     change = settled.judgement.change
     version = settled.difference.version or ""
     is_written = change.kind in (ChangeKind.CREATED, ChangeKind.MODIFIED)
@@ -276,23 +275,23 @@ def _row(
     difference, change = settled.difference, settled.judgement.change
     name, is_file = _name(change), change.node is NodeKind.FILE
     if change.kind is ChangeKind.MODE:
-        return f"{name}: {', '.join(_marks(settled, difference.lower))}"
-    said = f"link {change.kind.value}" if change.node is NodeKind.LINK else change.kind.value
-    # Threat: `dry_run` over a file that may be written and not read.
+        return f"{name}: {', '.join(_metadata_notes(settled, difference.lower))}"
+    label = f"link {change.kind.value}" if change.node is NodeKind.LINK else change.kind.value
+    # Threat: a dry run on a file that may be written but not read.
     if f"{change.path}/".startswith(closed):
         closing = ["and may not be read"] if is_file else []
-        return ", ".join((f"{name}: {said}", *closing, *_marks(settled, None)))
-    notes = [*_was(settled, layers), *_marks(settled, difference.lower)]
+        return ", ".join((f"{name}: {label}", *closing, *_metadata_notes(settled, None)))
+    notes = [*_old_kind(settled, layers), *_metadata_notes(settled, difference.lower)]
     before = _content(layers, layers.lower_fd, change.path, difference.lower)
     after = _content(layers, layers.upper_fd, change.path, difference.upper)
     if before is None or after is None or b"\0" in before + after:
-        return ", ".join((f"{name}: {said}", "binary or too large to compare", *notes))
+        return ", ".join((f"{name}: {label}", "binary or too large to compare", *notes))
     diff = unified_diff(before, after, show_name(change.path), lines_max)
     if diff and not notes:
         return diff
     if diff:
-        return f"{name}: {', '.join((said, *notes))}\n{diff}"
-    return ", ".join((f"{name}: {said}", *(["empty"] if is_file else []), *notes))
+        return f"{name}: {', '.join((label, *notes))}\n{diff}"
+    return ", ".join((f"{name}: {label}", *(["empty"] if is_file else []), *notes))
 
 
 def _name(change: CommandChange) -> str:
@@ -302,7 +301,7 @@ def _name(change: CommandChange) -> str:
     return f"{name} -> {show_name(change.link_text)}" if change.link_text else name
 
 
-def _was(settled: Settled, layers: OpenLayers) -> list[str]:
+def _old_kind(settled: Settled, layers: OpenLayers) -> list[str]:
     change, lower = settled.judgement.change, settled.difference.lower
     if change.kind is not ChangeKind.CREATED or lower is None:
         return []
@@ -311,7 +310,7 @@ def _was(settled: Settled, layers: OpenLayers) -> list[str]:
     return [f"was a link -> {show_name(layers.link_text(change.path) or '?')}"]
 
 
-def _marks(settled: Settled, old: Look | None) -> list[str]:
+def _metadata_notes(settled: Settled, old: Look | None) -> list[str]:
     change, upper = settled.judgement.change, settled.difference.upper
     usual = _USUAL_MODES.get(change.node)
     if usual is None or upper is None:

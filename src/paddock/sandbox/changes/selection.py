@@ -1,8 +1,8 @@
-"""Settle what of a command's differences lands, and what is refused.
+"""Settle which of a command's differences land, and which are refused.
 
-Each is judged by itself (`judging`). What takes the place of something else needs that to go; a
-repository's are one unit (`units`); the whole set has a limit; under `commit = "all"` one
-refusal is everybody's.
+Each is judged alone (`judge_changes`). A replacement needs the removal of the old entry to land;
+a repository's changes are one unit (`Units`); the whole set has a size limit; under
+`commit = "all"` one refusal refuses all.
 """
 
 import os
@@ -32,7 +32,7 @@ from paddock.sandbox.changes.differences import (
     paths_of,
 )
 from paddock.sandbox.changes.judgement import (
-    Bench,
+    JudgeContext,
     StagedJudgement,
     Units,
     Unseen,
@@ -52,10 +52,9 @@ from paddock.text.show import quote, show_name
 from paddock.values.decisions import Outcome
 from paddock.workspace.workspace import PASS_DIRECTORY
 
-# A command has its way in its layer: it opens a read-only directory or a closed file with
-# chmod(1), and goes on. In the workspace they are as they were, and the commit has the
-# user's rights and no more. So each such change is refused by itself, before the commit
-# would fail over it with everything else.
+# In its layer a command can open a read-only directory or a closed file with chmod(1) and change
+# it. In the workspace they are unchanged, and the commit has only the user's rights. So each such
+# change is refused alone, before it would make the whole commit fail.
 
 _PERMISSIONS: Final = 0o777
 _ENTER_AND_WRITE: Final = os.W_OK | os.X_OK
@@ -68,30 +67,30 @@ class Obstacles:
         self._guards = guards
         self._resolution = layers.resolution
         self._writable: dict[str, bool] = {}
-        self._made = _directories(found, ChangeKind.CREATED)
-        self._going = set(_directories(found, ChangeKind.DELETED))
+        self._created = _directories(found, ChangeKind.CREATED)
+        self._removed = set(_directories(found, ChangeKind.DELETED))
 
     def find(self, difference: Difference) -> str:
         return (
             difference.change.obstacle
-            or _of_itself(difference)
-            or self._of_its_content(difference)
-            or self._of_its_directory(difference)
+            or _own_obstacle(difference)
+            or self._content_obstacle(difference)
+            or self._directory_obstacle(difference)
         )
 
     def keep(self, judged: Sequence[StagedJudgement]) -> bool:
-        """Count on directories that stay after all; True: judge their contents anew."""
+        """Note directories whose removal was refused; True: judge their contents again."""
         staying = {
             each.change.path
             for each in judged
-            if each.change.path in self._going
+            if each.change.path in self._removed
             and each.change.kind is ChangeKind.DELETED
             and not each.is_allowed
         }
-        self._going -= staying
+        self._removed -= staying
         return any(not self._is_writable(path) for path in staying)
 
-    def _of_its_content(self, difference: Difference) -> str:
+    def _content_obstacle(self, difference: Difference) -> str:
         change, lower = difference.change, difference.lower
         if lower is None or lower.kind is not NodeKind.FILE or change.kind is ChangeKind.MODE:
             return ""
@@ -100,45 +99,45 @@ class Obstacles:
         if self._guards.is_below_generated(change.path):
             return ""
         parent, _, name = change.path.rpartition("/")
-        if self._may(parent or ".", name, os.R_OK):
+        if self._has_access(parent or ".", name, os.R_OK):
             return ""
         return "could not be kept in the history: this user may not read it"
 
-    def _of_its_directory(self, difference: Difference) -> str:
+    def _directory_obstacle(self, difference: Difference) -> str:
         if _stays_in_place(difference):
             return ""
-        holder = self._holder_of(difference.change.path)
-        if holder is None or self._is_writable(holder):
+        parent = self._existing_parent(difference.change.path)
+        if parent is None or self._is_writable(parent):
             return ""
-        where = "the workspace's root" if holder == "." else quote(holder)
+        where = "the workspace's root" if parent == "." else quote(parent)
         return f"is in {where}, where this user may not write"
 
-    def _holder_of(self, path: str) -> str | None:
+    def _existing_parent(self, path: str) -> str | None:
         for above in reversed(directories_above(path)):
-            if above in self._going:
+            if above in self._removed:
                 return None
-            if above not in self._made:
+            if above not in self._created:
                 return above
         return "."
 
     def _is_writable(self, path: str) -> bool:
         known = self._writable.get(path)
         if known is None:
-            known = self._writable[path] = self._may(path, ".", _ENTER_AND_WRITE)
+            known = self._writable[path] = self._has_access(path, ".", _ENTER_AND_WRITE)
         return known
 
-    def _may(self, directory: str, name: str, rights: int) -> bool:
+    def _has_access(self, directory: str, name: str, rights: int) -> bool:
         try:
             fd = self._resolution.open(self._lower_fd, directory, PASS_DIRECTORY)
         except OSError:
-            return True  # It is gone, or another: the commit finds that out.
+            return True  # Removed or replaced: the commit detects that.
         with held_open(fd):
-            # Only where it matters: see `workspace.metadata.require_writable`.
+            # Only set-id processes need it: see `workspace.metadata.require_writable`.
             set_id = os.geteuid() != os.getuid()
             return os.access(name, rights, dir_fd=fd, effective_ids=set_id)
 
 
-def _of_itself(difference: Difference) -> str:
+def _own_obstacle(difference: Difference) -> str:
     change, lower, upper = difference.change, difference.lower, difference.upper
     if change.kind is ChangeKind.MODIFIED and lower is not None:
         user = os.geteuid()
@@ -157,7 +156,7 @@ def _stays_in_place(difference: Difference) -> bool:
     change, lower = difference.change, difference.lower
     if change.kind is not ChangeKind.MODE:
         return False
-    # A file with a second name becomes one of its own: see `committing`.
+    # A file with several hard links becomes a separate file: see `commit`.
     return change.node is NodeKind.DIRECTORY or lower is None or lower.status.links == 1
 
 
@@ -182,50 +181,50 @@ class Settled(Struct, frozen=True):
 
 
 def settle(
-    differences: CommandDifferences, layers: OpenLayers, bench: Bench, *, grants_asks: bool
+    differences: CommandDifferences, layers: OpenLayers, context: JudgeContext, *, grants_asks: bool
 ) -> tuple[Settled, ...]:
-    """Judge every difference and settle what lands; finds repositories.
+    """Judge every difference and settle which land; locates repositories.
 
-    `grants_asks`: whoever saw the diff said yes. Raises: HostError.
+    `grants_asks`: the approver agreed to the diff. Raises: HostError.
     """
     found = differences.found
     touched = Touched(paths_of(found, *_PRESENT), paths_of(found, ChangeKind.DELETED))
     repositories = find_repositories(layers.lower_fd, touched, layers.resolution)
-    outside = bench.git_outside
+    outside = context.git_outside
     if outside is not None:
         repositories = tuple(
             replace(each, own=outside.own, folder=outside.folder) if each.path == ".git" else each
             for each in repositories
         )
-    bench = replace(bench, repositories=repositories)
+    context = replace(context, repositories=repositories)
     changes = [each.change for each in found]
-    if bench.git == "safe":
+    if context.git == "safe":
         nested = {each.path: each.nested for each in repositories}
         changes = [_with_content(each, nested, layers.upper_fd) for each in changes]
-    unseen = Unseen(bench.unseen, bench.shown - bench.stand_ins, differences.too_deep)
-    units = Units(found, repositories, layers, unseen, bench.workspace)
-    obstacles = Obstacles(found, layers, bench.policy.guards)
+    unseen = Unseen(context.unseen, context.shown - context.stand_ins, differences.too_deep)
+    units = Units(found, repositories, layers, unseen, context.workspace)
+    obstacles = Obstacles(found, layers, context.policy.guards)
     while True:
         tried = [
             replace(change, obstacle=why) if (why := obstacles.find(each)) else change
             for each, change in zip(found, changes, strict=True)
         ]
-        judged = _answered(judge_changes(bench, tried), grants=grants_asks)
-        judged = _bound(found, judged, units)
+        judged = _apply_answer(judge_changes(context, tried), grants=grants_asks)
+        judged = _settle_units(found, judged, units)
         if not obstacles.keep(judged):
             break
-    judged = _within_limit(found, judged, bench.policy.settings.limits.change_set_bytes_max)
-    judged = settle_commit(judged, bench.commit, len(refused_besides(differences)))
+    judged = _within_limit(found, judged, context.policy.settings.limits.change_set_bytes_max)
+    judged = settle_commit(judged, context.commit, len(refused_besides(differences)))
     return tuple(Settled(*pair) for pair in zip(found, judged, strict=True))
 
 
 def refusals_of(
     settled: Sequence[Settled], hidden: Sequence[str], shown: Collection[str] = ()
 ) -> tuple[RefusedChange, ...]:
-    """Report what does not land.
+    """Report the changes that do not land.
 
-    Threat: `rm -r` would name the secrets in a directory that nobody was shown: of what the
-    command could not see (but `shown`), only the directory is reported.
+    Threat: `rm -r` reveals the names of secrets: of removed names that were hidden and not `shown`,
+    only their directory is reported.
     """
     closed = tuple(f"{name}/" for name in hidden)
     found: list[RefusedChange] = []
@@ -233,8 +232,8 @@ def refusals_of(
         path, rule = judged.change.path, judged.rule
         is_gone = judged.change.kind is ChangeKind.DELETED
         if path in shown or not (is_gone and f"{path}/".startswith(closed)):
-            said = judged.reason if rule is None else show_name(rule.said)
-            found.append(RefusedChange(show_name(path), judged.code, said))
+            reason = judged.reason if rule is None else show_name(rule.said)
+            found.append(RefusedChange(show_name(path), judged.code, reason))
     return tuple(found)
 
 
@@ -248,11 +247,13 @@ def _with_content(
         return change
     if not wants_content(place.name, nested.get(place.directory, ())):
         return change
-    # One that is closed to us is refused for that.
+    # A file that Paddock cannot read is refused for that.
     return replace(change, content=find_content(upper_fd, change.path, CONTENT_BYTES_MAX))
 
 
-def _answered(judged: Sequence[StagedJudgement], *, grants: bool) -> tuple[StagedJudgement, ...]:
+def _apply_answer(
+    judged: Sequence[StagedJudgement], *, grants: bool
+) -> tuple[StagedJudgement, ...]:
     if not any(each.outcome is Outcome.ASK for each in judged):
         return tuple(judged)
     if grants:
@@ -270,7 +271,7 @@ def _answered(judged: Sequence[StagedJudgement], *, grants: bool) -> tuple[Stage
     )
 
 
-def _bound(
+def _settle_units(
     found: Sequence[Difference], judged: Sequence[StagedJudgement], units: Units
 ) -> tuple[StagedJudgement, ...]:
     while True:
@@ -283,7 +284,7 @@ def _bound(
 def _without_blocked(
     found: Sequence[Difference], judged: Sequence[StagedJudgement]
 ) -> tuple[StagedJudgement, ...]:
-    """Refuse what takes a place that is not given up, and anything below it."""
+    """Refuse entries that replace one whose removal is refused, and all entries below."""
     taken = {
         difference.change.path
         for difference, judgement in zip(found, judged, strict=True)
@@ -295,9 +296,7 @@ def _without_blocked(
         return tuple(judged)
     below = tuple(f"{path}/" for path in taken)
     return tuple(
-        refuse(
-            each, PathExistsError.code, f"{quote(each.change.path)} is taken by what has to stay"
-        )
+        refuse(each, PathExistsError.code, f"{quote(each.change.path)} would replace a kept entry")
         if each.change.kind is not ChangeKind.DELETED
         and (each.change.path in taken or each.change.path.startswith(below))
         else each
@@ -312,7 +311,7 @@ def _within_limit(
     total_bytes = sum(_brought_bytes(each) for each, judgement in pairs if judgement.is_allowed)
     if total_bytes <= bytes_max:
         return tuple(judged)
-    why = f"the command wrote {total_bytes} bytes, {bytes_max} are allowed: none of it is kept"
+    why = f"the command wrote {total_bytes} bytes, {bytes_max} are allowed: nothing is kept"
     return tuple(refuse(each, PermissionDeniedError.code, why) for each in judged)
 
 
@@ -337,7 +336,7 @@ def refused_besides(differences: CommandDifferences) -> tuple[RefusedChange, ...
         for path in differences.too_deep
     ]
     if not differences.is_whole:
-        why = f"the command changed more than {limits.change_set_paths_max} paths: none is kept"
+        why = f"the command changed more than {limits.change_set_paths_max} paths: nothing is kept"
         found.append(RefusedChange(".", PermissionDeniedError.code, why))
     if differences.root_mode is not None:
         why = f"the workspace itself keeps its mode: the command set {differences.root_mode:04o}"
@@ -345,9 +344,9 @@ def refused_besides(differences: CommandDifferences) -> tuple[RefusedChange, ...
     return tuple(found)
 
 
-# What the changes could lose, counted: so much lands without a question, more waits. Not counted is
-# what somebody makes again or has elsewhere: what is `generated`, lies in a folder of dependencies,
-# git ignores, or stood in git's index as on the disk, for a step of git.
+# Count the content that changes could lose: up to a limit they land without a question, otherwise
+# they wait. Content that can be recreated does not count: `generated` files, dependencies, files
+# that git ignores, and, for a git operation, files identical to git's index.
 
 _MEGABYTE: Final = 1_000_000
 _COMPARED_BYTES_MAX: Final = 500_000_000
@@ -358,14 +357,14 @@ _CHECK_IGNORE: Final = ("git", *GIT_OPTIONS, "check-ignore", "-z", "--stdin")
 def find_excess(
     settled: Sequence[Settled], layers: OpenLayers, guards: PathGuards, most: ConfineMax
 ) -> str:
-    """Say what of the changes that land is more than may without a question; else empty."""
+    """Return the limit that the landing changes exceed without a question; empty for none."""
     lost = [each for each in settled if _could_lose(each, guards)]
     if not _excess(lost, most):
         return ""
-    # What is looked at only now takes a while.
+    # The slow checks only if needed.
     ignored = _find_ignored(layers.lower_fd, map(_path, lost))
     lost = [each for each in lost if _path(each) not in ignored]
-    if any(_is_gits(_path(each)) for each in settled if each.lands):
+    if any(_is_in_git(_path(each)) for each in settled if each.lands):
         known = frozenset(_find_as_indexed(layers.lower_fd, lost))
         lost = [each for each in lost if _path(each) not in known]
     return _excess(lost, most)
@@ -378,7 +377,7 @@ def _could_lose(settled: Settled, guards: PathGuards) -> bool:
         settled.lands
         and change.kind in (ChangeKind.MODIFIED, ChangeKind.DELETED)
         and change.node is not NodeKind.DIRECTORY
-        and not _is_gits(path)
+        and not _is_in_git(path)
         and guards.find_generated(path) is None
         and not guards.is_below_generated(path)
         and not guards.is_in_dependency(path)
@@ -389,7 +388,7 @@ def _path(settled: Settled) -> str:
     return settled.judgement.change.path
 
 
-def _is_gits(path: str) -> bool:
+def _is_in_git(path: str) -> bool:
     return ".git" in path.split("/")
 
 
@@ -397,11 +396,11 @@ def _excess(lost: Sequence[Settled], most: ConfineMax) -> str:
     deleted = sum(each.judgement.change.kind is ChangeKind.DELETED for each in lost)
     size = sum(each.difference.lower.status.size_bytes for each in lost if each.difference.lower)
     if len(lost) > most.files:
-        return f"{len(lost)} files are changed or gone, and [shell] confine_max is {most.files}"
+        return f"{len(lost)} files are changed or deleted, [shell] confine_max is {most.files}"
     if deleted > most.deleted:
-        return f"{deleted} files are gone, and [shell] confine_max is {most.deleted} deleted"
+        return f"{deleted} files are deleted, [shell] confine_max is {most.deleted} deleted"
     if size > most.mb * _MEGABYTE:
-        return f"{size} bytes are replaced or gone, and [shell] confine_max is {most.mb} mb"
+        return f"{size} bytes are replaced or deleted, [shell] confine_max is {most.mb} mb"
     return ""
 
 
@@ -410,7 +409,7 @@ def _find_ignored(root_fd: int, paths: Iterable[str]) -> frozenset[str]:
         done = subprocess.run(
             _CHECK_IGNORE,
             input=b"".join(os.fsencode(path) + b"\0" for path in paths),
-            # The workspace itself, wherever its name leads by now.
+            # The open workspace, even if its path was replaced since.
             cwd=f"/proc/self/fd/{root_fd}",
             pass_fds=(root_fd,),
             env=GIT_ENVIRONMENT,

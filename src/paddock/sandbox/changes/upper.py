@@ -1,17 +1,16 @@
-"""What a command changed, as the overlay's upper layer says it. Read only, nothing judged.
+"""Read a command's changes from the overlay's upper layer, without judging them.
 
-The layer holds whole copies, new things, and marks: a character device 0/0 for a name that is
-gone, `user.overlay.opaque` on a directory that hides all below it. Any other mark is refused:
-redirects and metadata-only copies are off (confine.py). O(changes). For whoever judges:
+The layer contains full copies, new entries, and marks: a character device 0/0 for a removed name,
+`user.overlay.opaque` on a directory that hides the one below. Other marks are refused: confine.py
+disables redirects and metadata-only copies. O(changes). Notes for the judgement:
 
-  * A file is here whole once it was opened for writing or its looks changed: compare.
-  * A directory is here once something below it is; it is reported only if it is new, replaced,
-    opaque, or of another mode. One of the workspace cannot be renamed (EXDEV; `mv` copies).
-  * A name that was hidden counts as absent: what was made under it comes as new, with `lower`
-    saying what really stands there; a directory that seemed empty may be gone.
-  * Where another file system is mounted, the command saw the directory underneath: its changes
-    have no `lower`, and the directory is in `mounted`.
-  * Hard links show as the same `identity`; between the workspace's files they are broken.
+  * A file opened for writing, or with new metadata, is copied whole: compare its content.
+  * A directory with changes below is copied too; it is reported only if it is new, replaced,
+    opaque, or of another mode. A workspace directory cannot be renamed (EXDEV; `mv` copies).
+  * A hidden name looked absent: an entry created there is new, and `lower` is the real entry.
+    A directory that seemed empty may have been removed.
+  * Below a mount point the command saw the covered directory: changes have no `lower`, and the
+    directory is in `mounted`. Hard links have the same `identity`; copying up breaks them.
 """
 
 import errno
@@ -33,21 +32,21 @@ from paddock.storage.disk import DIRECTORY
 from paddock.workspace.metadata import FileStatus, status_from
 from paddock.workspace.workspace import READ_DIRECTORY, Beside, Resolution, detect_resolution
 
-# The layer that a command works on ends there: what is mounted is not part of it, and the
-# command sees the directory underneath, as a rule an empty one. We see what is mounted.
+# A command's overlay does not include mounts in the workspace: it sees the directory underneath,
+# usually an empty one. Paddock sees the mounted file system.
 
 _LOOK: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def is_mount_point(parent_fd: int, name: str, device: int) -> bool:
-    """Ask the kernel: a bind has the same device, and a subvolume of one mount another."""
+    """Ask the kernel: a bind mount has the same device, and a subvolume has another."""
     try:
         resolve = RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS
         os.close(openat2(parent_fd, os.fsencode(name), _LOOK, resolve))
     except OSError as error:
         if error.errno == errno.EXDEV:
             return True
-        # Without openat2, or not to be looked at: the device tells most of it.
+        # Without openat2, or without access: the device detects most mounts.
         return os.fstat(parent_fd).st_dev != device
     return False
 
@@ -73,7 +72,7 @@ _KINDS: Final = {
 
 class Look(Struct, frozen=True):
     status: FileStatus
-    """With the host's numbers for its owner and group: see `host_owner`."""
+    """With the host's ids for owner and group: see `host_owner`."""
     is_mounted: bool = False
 
     @property
@@ -90,7 +89,7 @@ class Look(Struct, frozen=True):
 
     @property
     def mark(self) -> tuple[int, ...]:
-        """Return what is equal as long as nobody changed it; of a directory, it alone."""
+        """Return a value that stays equal until the entry changes; ignores directory contents."""
         status = self.status
         if self.kind is NodeKind.DIRECTORY:
             return status.mode, *self.identity
@@ -101,9 +100,9 @@ class Look(Struct, frozen=True):
 class RawChange(Struct, frozen=True):
     path: str
     upper: Look | None
-    """None for a name that is gone."""
+    """None for a removed name."""
     lower: Look | None
-    """What stands in the workspace now, whatever the command saw; None for nothing."""
+    """The entry in the workspace now, whatever the command saw; None for none."""
     is_opaque: bool = False
     link_text: str | None = None
 
@@ -112,19 +111,19 @@ class UpperLayer(Struct):
     changes: list[RawChange] = field(default_factory=list[RawChange])
     too_deep: list[str] = field(default_factory=list[str])
     is_whole: bool = True
-    """False where there were more than `limits.change_set_paths_max`; the rest is not here."""
-    standing: dict[str, Look] = field(default_factory=dict[str, Look])
-    """Of the directories that the layer has or hides: those that stand in the workspace now."""
+    """False over `limits.change_set_paths_max`; the rest was not read."""
+    lower_directories: dict[str, Look] = field(default_factory=dict[str, Look])
+    """The directories that the layer has or hides, as they are in the workspace now."""
 
     @property
     def mounted(self) -> tuple[str, ...]:
-        return tuple(path for path, look in self.standing.items() if look.is_mounted)
+        return tuple(path for path, look in self.lower_directories.items() if look.is_mounted)
 
 
 def read_changes(upper_fd: int, lower_fd: int, beside: Beside | None = None) -> UpperLayer:
     """Read every change below the upper layer's root, once the command has ended.
 
-    `beside` stands elsewhere for one name. Raises: HostError: an unexpected mark, or unreadable.
+    `beside` replaces one lower name. Raises: HostError: an unexpected mark, or unreadable.
     """
     layer = UpperLayer()
     with host_error("the changes of a command cannot be read"):
@@ -137,7 +136,7 @@ def read_changes(upper_fd: int, lower_fd: int, beside: Beside | None = None) -> 
 def names_below(
     root_fd: int, path: str, resolution: Resolution | None = None
 ) -> Iterator[tuple[str, Look]]:
-    """What vanishes, is closed, or is mounted there yields itself and nothing below it."""
+    """Yield every entry below a path; of a vanished, closed or mounted directory only itself."""
     resolution = resolution or detect_resolution()
     waiting = [path]
     while waiting:
@@ -157,19 +156,19 @@ def names_below(
 
 
 def host_owner(owner: int) -> int:
-    """The host's number for an owner in the upper layer: shifted when started as root."""
+    """Return the host's id for an owner in the upper layer: shifted when started as root."""
     inside = owner - HOST_IDS_FIRST
     return inside if 0 <= inside < HOST_IDS_COUNT else owner
 
 
 class _Reading(Struct, frozen=True):
-    """One walk; holds one descriptor a layer for each level, of at most `path_depth_max`."""
+    """One walk; keeps a descriptor of each layer open for every level, up to `path_depth_max`."""
 
     layer: UpperLayer
     beside: Beside | None
 
     def read(self, upper: int, lower: int, prefix: str, depth: int) -> None:
-        """Take in one directory and close both descriptors; `lower` is -1 for nothing there."""
+        """Read one directory and close both descriptors; `lower` is -1 for no directory."""
         try:
             for name in sorted(os.listdir(upper)):
                 if len(self.layer.changes) >= limits.change_set_paths_max:
@@ -189,7 +188,7 @@ class _Reading(Struct, frozen=True):
         else:
             below = _look(lower, name) if lower >= 0 else None
         if below is not None and below.kind is NodeKind.DIRECTORY:
-            self.layer.standing[path] = below
+            self.layer.lower_directories[path] = below
         if stat.S_ISCHR(found.st_mode) and found.st_rdev == 0:
             self.layer.changes.append(RawChange(path, None, below))
             return
@@ -232,8 +231,8 @@ def _mode(look: Look | None) -> int:
 
 
 def _open_upper(parent: int, name: str, mode: int) -> int:
-    # Without root, what is in a directory that its command closed could be neither looked at
-    # nor moved out of it. `mode` was read before, and it is what counts from here on.
+    # Without root, the content of a directory that the command closed could be neither read nor
+    # moved out. `mode` was read before, and is the one that counts.
     if mode & stat.S_IRWXU != stat.S_IRWXU:
         os.chmod(name, stat.S_IRWXU, dir_fd=parent)
     return os.open(name, DIRECTORY, dir_fd=parent)
@@ -249,12 +248,10 @@ def _open_lower(parent: int, name: str) -> int:
 
 
 def _is_opaque(fd: int) -> bool:
-    """Raises: HostError for a mark that confine.py has switched off."""
+    """Raises: HostError for a mark that confine.py disables."""
     marks = {name for name in os.listxattr(fd) if name.startswith(MARKS)}
     if marks & _UNEXPECTED:
-        raise HostError(
-            f"an overlay left a mark that is not understood: {sorted(marks & _UNEXPECTED)}"
-        )
+        raise HostError(f"an overlay left an unknown mark: {sorted(marks & _UNEXPECTED)}")
     return OPAQUE in marks and os.getxattr(fd, OPAQUE) == b"y"
 
 
@@ -269,7 +266,7 @@ def _look(parent: int, name: str) -> Look | None:
 
 
 def look_at(root_fd: int, path: str) -> Look | None:
-    """Return what stands at a path, following no link; None for nothing."""
+    """Return the entry at a path, following no link; None for none."""
     parent, _, name = path.rpartition("/")
     try:
         with held_open(detect_resolution().open(root_fd, parent or ".", READ_DIRECTORY)) as fd:

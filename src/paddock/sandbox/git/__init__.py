@@ -1,11 +1,11 @@
-"""What of a git directory a command may change, and which git directories it touches.
+"""Decide which changes a command may make in git directories.
 
-    rules.py     what a command may change: by name, content and preset. Pure
-    index.py     an index, of every version: read, judged, and shown of a folder
+    rules.py     allowed changes by name, content and preset. Pure
+    index.py     index files of every version: read, checked, and reduced to a folder
     layout.py    the git directories that changes touch, and their work trees
-    objects.py   what commits name, by a git that believes nothing of a repository
-    tracked.py   which closed names an index names; what index and HEAD name, before and after
+    objects.py   paths in commits, read by a git that trusts nothing in the repository
+    tracked.py   closed names in an index; paths in index and HEAD, before and after
 
-A git directory runs code for its next user, by hooks, configuration and what its files point
-at: what is not an ordinary operation's work is refused, by name and by content.
+A git directory makes its next user run code, through hooks, configuration and the targets of its
+files: a change that no ordinary operation makes is refused, by name and by content.
 """

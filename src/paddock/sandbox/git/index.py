@@ -1,15 +1,15 @@
-"""The index of a repository: read in every form that git writes, judged, and shown of a folder.
+"""Read index files in every format that git writes, check them, and reduce them to a folder.
 
-What does not parse raises: no two readers find different paths in one file. A repository may
-have 100,000 entries: `walk` makes no object for each.
+A file that does not parse raises, so that no two readers find different paths in it. An index
+may have 100,000 entries: `walk` creates no object for each.
 
-Threat: git checks a path where it makes an entry, not where it reads the file: `../evil` in an
-index is written by the user's next `git checkout -- .`. Refused is also what could lead git to
-other entries: a split index, and tables that let it begin in the middle (`EOIE`, `IEOT`).
+Threat: git checks a path when it adds an entry, not when it reads the file: the user's next
+`git checkout -- .` would write `../evil`. A file that could lead git to other entries is refused
+too: a split index, and wrong tables for starting in the middle (`EOIE`, `IEOT`).
 
-For a workspace that is a folder of a work tree a command gets git's sparse checkout: all else
-has its skip-worktree bit, and what it leaves is put together again with the index of before,
-byte for byte. Where a command gave all else another content, the index does not land.
+If the workspace is a folder of a work tree, a command gets a sparse checkout: all other entries
+have the skip-worktree bit, and afterwards get their old bytes back. If the command changed one of
+these entries, the index does not land.
 
 Source: gitformat-index(5), `verify_path` of git's read-cache.c, and git's racy-git.txt.
 """
@@ -27,7 +27,7 @@ from paddock.pattern import lazy_pattern
 from paddock.sandbox.git.objects import SHA1_BYTES, find_digest, join_split_index
 
 DIRECTORY_MODE: Final = 0o040000
-"""Of a sparse index: a directory that is not looked into. Its name ends in `/`."""
+"""In a sparse index: a directory as one entry. Its name ends in `/`."""
 LINK_MODE: Final = 0o120000
 SUBMODULE_MODE: Final = 0o160000
 FILE_MODES: Final = frozenset({0o100644, 0o100755})
@@ -36,13 +36,13 @@ SPARSE_NAME: Final = "info/sparse-checkout"
 _MODES: Final = FILE_MODES | {LINK_MODE, SUBMODULE_MODE, DIRECTORY_MODE}
 _NAME_BYTES_MAX: Final = 4096
 _NAMES_BYTES_MAX: Final = 32_000_000
-"""Of all names together: version 4 lets few bytes stand for many."""
-_NAMES_LOOKED_FOR: Final = 64
-"""With more of them, reading the entries costs no more than looking for each name."""
+"""All names together: version 4 compresses names."""
+_NAMES_SEARCHED: Final = 64
+"""With more names, reading the entries costs no more than searching for each name."""
 
 _HEADER: Final = struct.Struct(">4sII")
 _STATUS_BYTES: Final = 40
-"""Times, device, inode, mode, owner, group and size, before the object's name."""
+"""Times, device, inode, mode, owner, group and size, before the object id."""
 _TIME: Final = struct.Struct(">II")
 _TIME_AT: Final = 8
 _MODE_AT: Final = 24
@@ -59,17 +59,17 @@ _BLOCK: Final = struct.Struct(">II")
 _LINK: Final = b"link\0"
 _HARMLESS: Final = frozenset({b"TREE", b"REUC", b"UNTR", b"FSMN", b"EOIE", b"IEOT", b"sdir"})
 _KEPT: Final = (b"TREE", b"REUC")
-"""Extensions that say nothing of files or places in the index; git makes the others again."""
+"""Extensions independent of files and positions in the index; git recreates the others."""
 _SPECIAL: Final = frozenset("\\*?[")
 _IGNORED: Final = rb"(?:\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf)*"
-"""Code points that HFS+ leaves out of a comparison, as git lists them."""
+"""Code points that HFS+ ignores in comparisons, as git lists them."""
 _UNSAFE: Final = lazy_pattern(
     rb"(?:\A|/)\.{0,2}(?:/|\Z)"
-    # NTFS drops points and blanks at the end, and knows streams (`:`) and short names.
+    # NTFS drops trailing dots and spaces, and has streams (`:`) and short names.
     rb"|(?:\A|[/\\])(?:%(x)s\.%(x)sg%(x)si%(x)st%(x)s|git~1)[. ]*(?:[/\\:]|\Z)" % {b"x": _IGNORED},
     re.IGNORECASE,
 )
-"""A component that is empty, `.` or `..`, or `.git` for any file system that git knows."""
+"""A component that is empty, `.` or `..`, or `.git` on any file system that git supports."""
 
 
 class IndexEntry(NamedTuple):
@@ -77,7 +77,7 @@ class IndexEntry(NamedTuple):
     stage: int
     """0, or in a conflict 1 (common ancestor), 2 (ours), 3 (theirs)."""
     fixed: bytes
-    """Status and object's name, as they stand there."""
+    """The raw bytes of status and object id."""
     flags: int
     more: int = 0
 
@@ -103,9 +103,9 @@ class IndexEntry(NamedTuple):
 
 
 EntryStep = tuple[int, bytes, int, int]
-"""One entry as `IndexFile.walk` passes it: where it begins, its path, how much of the path was
-taken over from the entry before, and where the next one begins. No class: that costs more
-than all the rest."""
+"""One entry as `IndexFile.walk` yields it: its offset, its path, the length of the path prefix
+shared with the entry before, and the next entry's offset. A tuple, because creating objects would
+dominate the run time."""
 
 
 class IndexFile(Struct, frozen=True):
@@ -130,7 +130,7 @@ class IndexFile(Struct, frozen=True):
             name_at = flags_at + 2
             if flags & _IS_EXTENDED:
                 if self.version == 2 or self.number(name_at, 2) & _EXTENDED_UNKNOWN:
-                    raise ValueError("flags of an entry that are not known")
+                    raise ValueError("an entry with unknown flags")
                 name_at += 2
             if is_short:
                 dropped = content[name_at]
@@ -142,21 +142,21 @@ class IndexFile(Struct, frozen=True):
                 name_end = find(0, name_at, end)
                 next_at = name_end + 1
                 if copied < 0 or name_end < 0:
-                    raise ValueError("an entry whose name does not end, or begins nowhere")
+                    raise ValueError("an entry whose name has no end, or a wrong prefix")
                 path = path[:copied] + content[name_at:name_end]
             else:
                 name_end = find(0, name_at, end)
                 # One to eight zeros, up to a multiple of eight.
                 next_at = at + ((name_end - at + 8) & ~7)
                 if name_end < 0 or content[name_end:next_at] != _PADDING[next_at - name_end]:
-                    raise ValueError("an entry whose name does not end as it has to")
+                    raise ValueError("an entry whose name has wrong padding")
                 path = content[name_at:name_end]
             length = len(path)
             if next_at > end or length > _NAME_BYTES_MAX:
                 raise ValueError("an entry that is too long")
-            said = flags & _LENGTH_MASK
-            if length != said and min(length, _LENGTH_MASK) != said:
-                raise ValueError("an entry whose name has another length than it says")
+            stated = flags & _LENGTH_MASK
+            if length != stated and min(length, _LENGTH_MASK) != stated:
+                raise ValueError("an entry whose name has a wrong length")
             yield at, path, copied, next_at
             at = next_at
 
@@ -174,7 +174,7 @@ class IndexFile(Struct, frozen=True):
     def find_entries(
         self, files: frozenset[bytes], directories: frozenset[bytes] = frozenset()
     ) -> tuple[IndexEntry, ...]:
-        """Return those of these paths, and below these directories, which end in no `/`."""
+        """Return the entries of these files, and below these directories (without a final `/`)."""
         if not self._may_hold(files | directories):
             return ()
 
@@ -191,19 +191,19 @@ class IndexFile(Struct, frozen=True):
         return tuple(map(self.entry, steps))
 
     def _may_hold(self, names: frozenset[bytes]) -> bool:
-        """Before version 4 every name stands there whole: look whether one does."""
+        # Before version 4 names are not compressed, so a text search finds them.
         last = {name.rpartition(b"/")[2] for name in names}
-        if self.version == 4 or len(last) > _NAMES_LOOKED_FOR:
+        if self.version == 4 or len(last) > _NAMES_SEARCHED:
             return bool(last)
         return any(name in self.content for name in last)
 
     def extensions(self, at: int) -> dict[bytes, int]:
-        """Return where each begins; `at` is where the entries end. Raises: ValueError."""
+        """Return the extensions' offsets; `at` is the end of the entries. Raises: ValueError."""
         found: dict[bytes, int] = {}
         while at < self.end:
             name = self.content[at : at + 4]
             if name in found or at + 8 > self.end:
-                raise ValueError("extensions of an index that are not whole")
+                raise ValueError("an incomplete or repeated extension of an index")
             found[name] = at
             at += 8 + self.number(at + 4)
         if at != self.end:
@@ -222,16 +222,16 @@ ReadShared = Callable[[str], bytes | None]
 def open_index(content: bytes, hash_bytes: int, read_shared: ReadShared | None = None) -> IndexFile:
     """Read the header and verify the checksum (all zeros where `index.skipHash` is set).
 
-    `read_shared` lets a split index be put together. Raises: ValueError: no index, or incomplete.
+    `read_shared` is needed to join a split index. Raises: ValueError: not an index, or incomplete.
     """
     end = len(content) - hash_bytes
     if end < _HEADER.size or (
         any(content[end:]) and find_digest(content[:end], hash_bytes) != content[end:]
     ):
-        raise ValueError("an index that is not whole")
+        raise ValueError("an incomplete index")
     signature, version, count = _HEADER.unpack_from(content)
     if signature != b"DIRC" or version not in (2, 3, 4):
-        raise ValueError("no index of a version that is known")
+        raise ValueError("not an index of a known version")
     file = IndexFile(content, end, version, count, hash_bytes)
     if read_shared is None or _LINK not in content:
         return file
@@ -269,11 +269,11 @@ def _read_varint(content: bytes, at: int) -> tuple[int, int]:
 
 
 def is_harmless_index(content: bytes, hash_bytes: int) -> bool:
-    """Return whether git could have written it, and a checkout of it stays in the work tree."""
+    """Return True if git could have written it, and a checkout of it stays in the work tree."""
     try:
         file = open_index(content, hash_bytes)
         end, names_bytes, has_directories = _HEADER.size, 0, False
-        # Where entries begin whose names stand there whole, and how many come before each.
+        # The offsets of entries with uncompressed names, and the number of entries before each.
         whole: dict[int, int] = {}
         for number, step in enumerate(file.walk()):
             at, path, copied, end = step
@@ -292,7 +292,7 @@ def is_harmless_index(content: bytes, hash_bytes: int) -> bool:
             return False
         return _is_end_true(file, end, places) and _are_blocks_true(file, whole, places)
     except ValueError:
-        # Not in the form that git gives it.
+        # Not a file that git would write.
         return False
 
 
@@ -301,25 +301,25 @@ def _stays_inside(name: bytes, copied: int, *, is_directory: bool) -> bool:
         if not name.endswith(b"/"):
             return False
         name = name[:-1]
-    # Directories taken over whole were looked at in the entry before.
+    # Directories in the shared prefix were checked with the entry before.
     return _UNSAFE.search(name[name.rfind(b"/", 0, copied) + 1 :]) is None
 
 
 def _is_end_true(file: IndexFile, end: int, places: dict[bytes, int]) -> bool:
     """Threat: git looks for `EOIE` at a fixed distance from the end, maybe in another extension."""
-    said_at = places.get(b"EOIE")
-    if said_at is not None and file.number(said_at + 8) != end:
+    stated_at = places.get(b"EOIE")
+    if stated_at is not None and file.number(stated_at + 8) != end:
         return False
     for size in (4 + SHA1_BYTES, 4 + file.hash_bytes):
-        looked_at = file.end - 8 - size
-        header = file.content[max(looked_at, 0) : max(looked_at + 8, 0)]
-        if header == b"EOIE" + size.to_bytes(4, "big") and looked_at != said_at:
+        expected_at = file.end - 8 - size
+        header = file.content[max(expected_at, 0) : max(expected_at + 8, 0)]
+        if header == b"EOIE" + size.to_bytes(4, "big") and expected_at != stated_at:
             return False
     return True
 
 
 def _are_blocks_true(file: IndexFile, whole: dict[int, int], places: dict[bytes, int]) -> bool:
-    """Require that the blocks that git may read on their own are all entries, in order."""
+    """Return True if the blocks that git may read separately are all entries, in order."""
     at = places.get(b"IEOT")
     if at is None:
         return True
@@ -340,7 +340,7 @@ class Landing(Struct, frozen=True):
 
 
 def sparse_pattern(folder: str) -> bytes:
-    """Return what `info/sparse-checkout` says. Raises: ValueError: git has no word for it."""
+    """Return the text of `info/sparse-checkout`. Raises: ValueError: git cannot express it."""
     if not folder.isprintable():
         raise ValueError("a folder's name with control characters")
     escaped = "".join(f"\\{each}" if each in _SPECIAL else each for each in folder)
@@ -348,7 +348,7 @@ def sparse_pattern(folder: str) -> bytes:
 
 
 def show_folder(content: bytes, hash_bytes: int, folder: str) -> bytes:
-    """Expect only the folder to stand on disk. Raises: ValueError: no index, or not alone."""
+    """Mark all entries outside the folder as skipped. Raises: ValueError: no index, or split."""
     file = open_index(content, hash_bytes)
     entries, extensions = _read_whole(file)
     inside = f"{folder}/".encode()
@@ -362,31 +362,31 @@ def show_folder(content: bytes, hash_bytes: int, folder: str) -> bytes:
 def land_folder(
     after: bytes, before: bytes, hash_bytes: int, folder: str, written_ns: int
 ) -> Landing:
-    """Return what a command made of `show_folder`, everything outside as before.
+    """Return the index that a command made of `show_folder`, with the old entries outside.
 
-    `written_ns` is the time of the index of before. Raises: ValueError: as `show_folder`.
+    `written_ns` is the time of the old index. Raises: ValueError: as `show_folder`.
     """
     file = open_index(after, hash_bytes)
     now, extensions = _read_whole(file)
     then = _read_whole(open_index(before, hash_bytes))[0] if before else []
     inside = f"{folder}/".encode()
     theirs = [each for each in then if not each.path.startswith(inside)]
-    outside = {_said(each) for each in now if not each.path.startswith(inside)}
-    if outside != (known := set(map(_said, theirs))):
+    outside = {_content_of(each) for each in now if not each.path.startswith(inside)}
+    if outside != (known := set(map(_content_of, theirs))):
         changed = sorted({path for path, *_ in outside ^ known})
         return Landing(b"", tuple(each.decode("utf-8", "surrogateescape") for each in changed))
     merged = [each for each in now if each.path.startswith(inside)]
-    merged += (_looked_at_again(each, written_ns) for each in theirs)
+    merged += (_without_racy_time(each, written_ns) for each in theirs)
     merged.sort(key=lambda each: each[:2])
     return Landing(_written(merged, file, extensions))
 
 
-def _said(entry: IndexEntry) -> tuple[bytes, int, int, bytes, bool]:
+def _content_of(entry: IndexEntry) -> tuple[bytes, int, int, bytes, bool]:
     return entry.path, entry.stage, entry.mode, entry.object_id, entry.is_intended
 
 
-def _looked_at_again(entry: IndexEntry, written_ns: int) -> IndexEntry:
-    """Let git look again at what was entered in the index's tick, since that gets another time."""
+def _without_racy_time(entry: IndexEntry, written_ns: int) -> IndexEntry:
+    """Make git check a file again that changed in the old index's tick: the new time is later."""
     seconds, rest = _TIME.unpack_from(entry.fixed, _TIME_AT)
     if seconds * 1_000_000_000 + rest < written_ns:
         return entry
@@ -398,7 +398,7 @@ def _read_whole(file: IndexFile) -> tuple[list[IndexEntry], bytes]:
     steps = list(file.walk())
     found = file.extensions(steps[-1][3] if steps else _HEADER.size)
     if {b"link", b"sdir"} & found.keys():
-        raise ValueError("an index that is split, or sparse")
+        raise ValueError("a split or sparse index")
     places = (found[name] for name in _KEPT if name in found)
     kept = (file.content[at : at + 8] + file.extension(at) for at in places)
     return [file.entry(step) for step in steps], b"".join(kept)
@@ -421,7 +421,7 @@ def _long_entry(entry: IndexEntry) -> bytes:
 
 
 def _short_entries(entries: Iterable[IndexEntry]) -> Iterator[bytes]:
-    """Write as version 4: what a path has in common with the one before is left out."""
+    """Write as version 4: without the prefix that a path shares with the one before."""
     before = b""
     for entry in entries:
         pairs = enumerate(zip(entry.path, before, strict=False))

@@ -1,15 +1,15 @@
-"""The git directories that the changes of a command touch, and the work trees of these.
+"""Find the git directories that a command's changes touch, and their work trees.
 
-Found by looking at the directories above what changed: O(changes), no walk. A bare repository is
-what stood there as one before the command, or would be one afterwards.
+Only the directories above changed paths are checked: O(changes), no walk. A directory is a bare
+repository if it was one before the command, or would be one afterwards.
 
 Threat: `HEAD`, `objects`, `refs` and a `config`, planted one by one in any directory, make it a
-repository for the next git command. So what completes one is told with what stood there already
-(`GitDirectory.armed_by`).
+repository for the next git command. So a directory that becomes one is reported with the dangerous
+entry that existed already (`GitDirectory.armed_by`).
 
-A repository is its common directory; a linked worktree has a git directory of its own in there, a
-submodule's lies in that of its superproject. What a directory is, its own files say as they were
-before the command; of one that the command made, as they are now: those never land.
+A repository is its common directory. A linked worktree has a separate git directory in there; a
+submodule's is in that of its superproject. A directory's role is read from its files as they were
+before the command, or, if the command created it, as they are now: those never land.
 """
 
 import os
@@ -73,25 +73,25 @@ def find_repositories(
             frozenset(nested),
             armed.get(directory, ""),
             find_hash_bytes(lower_fd, directory, looking.resolution),
-            is_new=not looking.standing(directory, BARE_NAMES),
+            is_new=not looking.existing(directory, BARE_NAMES),
         )
         for directory, nested in sorted(inside.items())
     )
 
 
 def find_hash_bytes(root_fd: int, directory: str, resolution: Resolution | None = None) -> int:
-    """Return the size of an object's name, by the one file that git reads; no command writes it."""
+    """Return the size of object ids, from the config file, which no command can change."""
     text = find_content(root_fd, _join(directory, "config"), _CONFIG_BYTES_MAX, resolution)
     return SHA256_BYTES if _SHA256.search(text or b"") else SHA1_BYTES
 
 
 def find_lead(content: bytes, directory: str, workspace: str) -> str | None:
-    said = _LEAD.fullmatch(content)
-    return None if said is None else find_inside(os.fsdecode(said[1]), directory, workspace)
+    match = _LEAD.fullmatch(content)
+    return None if match is None else find_inside(os.fsdecode(match[1]), directory, workspace)
 
 
 def find_inside(text: str, directory: str, workspace: str) -> str | None:
-    """Threat: a path that leads out by its text. Links are not passed when it is opened."""
+    """Threat: a path whose text leads out. Symlinks are not followed when it is opened."""
     where = posixpath.normpath(posixpath.join(workspace, directory, text))
     if where == workspace:
         return "."
@@ -100,7 +100,7 @@ def find_inside(text: str, directory: str, workspace: str) -> str | None:
 
 
 def _find_armed(looking: "_Looking", bare: Sequence[str]) -> dict[str, str]:
-    """Threat: `s/refs` as a repository, where `s` is one: it is judged by its name in `s`."""
+    """Threat: `s/refs` as a repository in a repository `s`: it is judged by its name in `s`."""
     armed: dict[str, str] = {}
     for directory in bare:
         name = looking.find_arming(directory)
@@ -121,20 +121,20 @@ class _Looking(Struct):
     def is_bare(self, directory: str) -> bool:
         if find_git_place(directory) is not None:
             return False
-        # What a command removed counts too: policy may refuse that, and then it stays.
-        before = self.standing(directory, BARE_NAMES)
+        # A removed entry counts too: if policy refuses the removal, it stays.
+        before = self.existing(directory, BARE_NAMES)
         made = {name for name in BARE_NAMES if _join(directory, name) in self.touched.present}
         return looks_bare(before | made)
 
     def find_arming(self, directory: str) -> str | None:
-        """Return by what in it git could run code, if it was no repository before."""
-        if looks_bare(self.standing(directory, BARE_NAMES)):
+        """Return an entry by which git could run code, if it was not a repository before."""
+        if looks_bare(self.existing(directory, BARE_NAMES)):
             return None
-        standing = self.standing(directory, ARMING_NAMES)
-        return next((name for name in ARMING_NAMES if name in standing), None)
+        existing = self.existing(directory, ARMING_NAMES)
+        return next((name for name in ARMING_NAMES if name in existing), None)
 
     def nested(self, directory: str, name: str) -> Iterable[str]:
-        """The git directories of submodules and worktrees on the way to `name` in it."""
+        """Yield the git directories of submodules and worktrees on the way to `name` in it."""
         parts = name.split("/")
         for position, part in enumerate(parts[:-1]):
             if part not in _INSIDE:
@@ -142,10 +142,10 @@ class _Looking(Struct):
             names = _MODULE_NAMES if part == "modules" else _WORKTREE_NAMES
             for depth in range(position + 2, len(parts) + 1):
                 inner = "/".join(parts[:depth])
-                if self.standing(_join(directory, inner), names) == frozenset(names):
+                if self.existing(_join(directory, inner), names) == frozenset(names):
                     yield inner
 
-    def standing(self, directory: str, names: tuple[str, ...]) -> frozenset[str]:
+    def existing(self, directory: str, names: tuple[str, ...]) -> frozenset[str]:
         known = self._names.get((directory, names))
         if known is None:
             known = self._names[directory, names] = self._look_for(directory, names)
@@ -165,7 +165,7 @@ def _join(directory: str, name: str) -> str:
 
 
 class WorkTree(Struct, frozen=True):
-    """One work tree, and where git keeps what it knows of it. Paths are workspace-relative."""
+    """One work tree and its git directories. Paths are workspace-relative."""
 
     place: str
     git: str
@@ -173,7 +173,7 @@ class WorkTree(Struct, frozen=True):
     root: str | None
     hash_bytes: int
     is_sure: bool = True
-    """Whether it is known where the work tree stands; else it could be the whole workspace."""
+    """False if its location is unknown: it could be the whole workspace."""
     folder: str = ""
 
 
@@ -201,7 +201,7 @@ def find_work_trees(
         ]
         for name in sorted(frozenset(_made_in(directory.path, made)) - directory.nested):
             tree = _look(f"{directory.path}/{name}", directory, after)
-            # A submodule that is new comes with its superproject, or not at all.
+            # A new submodule lands with its superproject, or not at all.
             found.append(replace(tree, common=directory.path))
     return tuple(found)
 
@@ -236,10 +236,10 @@ def _look_through(directory: GitDirectory, files: "_Files") -> WorkTree | None:
 def _look(git: str, directory: GitDirectory, files: "_Files") -> WorkTree:
     hash_bytes = directory.hash_bytes
     try:
-        said = files.read(f"{git}/commondir")
-        if said is None:
+        lead = files.read(f"{git}/commondir")
+        if lead is None:
             return WorkTree(git, git, git, files.work_tree(git), hash_bytes)
-        common = files.inside(said.strip(), git) or git
+        common = files.inside(lead.strip(), git) or git
         named = files.inside((files.read(f"{git}/gitdir") or b"").strip(), git)
         root = None if named is None else posixpath.dirname(named) or "."
         return WorkTree(git, git, common, root, hash_bytes)
@@ -253,14 +253,14 @@ class _Files(Struct, frozen=True):
 
     def work_tree(self, git: str) -> str | None:
         for name in ("config.worktree", "config"):
-            said = _WORK_TREE.findall(self.read(f"{git}/{name}") or b"")
-            if said:
-                return self.inside(said[-1], git)
+            values = _WORK_TREE.findall(self.read(f"{git}/{name}") or b"")
+            if values:
+                return self.inside(values[-1], git)
         parent, _, own = git.rpartition("/")
         return (parent or ".") if own.casefold() == ".git" else None
 
     def inside(self, text: bytes, base: str) -> str | None:
-        """None for what lies outside. Raises: ValueError: not plain to read."""
+        """Return None for a path outside. Raises: ValueError: special characters."""
         if _PLAIN.fullmatch(text) is None:
             raise ValueError(text)
         return find_inside(os.fsdecode(text), base, self.workspace)

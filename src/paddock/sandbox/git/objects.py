@@ -1,11 +1,11 @@
-"""What git itself is asked on the host, in a repository of ours that has nothing but objects.
+"""Read objects with the host's git, in a private repository that has only objects.
 
-Object directories are lent to it as descriptors: no configuration, hook, ref, replacement or
-remote counts, nothing is fetched, nothing but git is started.
+Git gets the object directories as descriptors: no configuration, hook, ref, replacement or remote
+applies, nothing is fetched, and only git is started.
 
-Threat: the objects are a command's, and a tree can stand for more paths than there are atoms:
-only trees on the way to a path that is asked for are read, under a limit of bytes, time and
-memory. Git believes a pack, so what it says is held against its name. Else a HostError: a no.
+Threat: a command wrote the objects, and a tree can expand to any number of paths: only trees on
+the way to a requested path are read, with limits on bytes, time and memory. Git trusts a pack, so
+each object is checked against its id. A failure is a HostError, and means a refusal.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ SHA256_BYTES: Final = 32
 TREE_MODE: Final = 0o040000
 
 _DIRECTORIES: Final = "/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin"
-"""Threat: the first git on a PATH of the user's may lie in a workspace."""
+"""Threat: the first git on the user's PATH may be in a workspace."""
 GIT_ENVIRONMENT: Final = {
     "PATH": _DIRECTORIES,
     "LC_ALL": "C",
@@ -41,11 +41,11 @@ GIT_ENVIRONMENT: Final = {
     "GIT_TERMINAL_PROMPT": "0",
 }
 GIT_OPTIONS: Final = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
-"""Threat: what a repository's configuration has git start, where git is asked in one."""
+"""Threat: a repository's configuration names programs that git starts there."""
 _TIMEOUT_S: Final = 10.0
 _BYTES_MAX: Final = 64_000_000
 _MEMORY_BYTES: Final = 4_000_000_000
-"""Of addresses: a tree that unpacks to more ends git, and not the host."""
+"""Address space: a tree that unpacks to more ends git, not the host."""
 _ANSWER_BYTES_MAX: Final = 4096
 _ANSWER: Final = lazy_pattern(rb"[0-9a-f]+ (commit|tree) (\d+)\n")
 _COMMIT: Final = lazy_pattern(rb"tree ([0-9a-f]+)\n")
@@ -65,15 +65,15 @@ def find_digest(content: bytes, hash_bytes: int) -> bytes:
 
 
 def find_object_name(kind: bytes, content: bytes, hash_bytes: int = SHA1_BYTES) -> bytes:
-    """The digest of kind, size and content. Source: gitformat-pack(5)."""
+    """Return the digest of kind, size and content. Source: gitformat-pack(5)."""
     return find_digest(b"%b %d\0%b" % (kind, len(content), content), hash_bytes)
 
 
 class TreeReader:
-    """Reads trees, each once. A context; one thread at a time."""
+    """Reader of trees, each read once. A context manager; one thread at a time."""
 
     def __init__(self, objects: Sequence[int], hash_bytes: int) -> None:
-        """`objects`: descriptors of object directories, the caller's. Raises: HostError."""
+        """`objects`: descriptors of object directories, owned by the caller. Raises: HostError."""
         self._oid_bytes = hash_bytes
         self._left_bytes = _BYTES_MAX
         self._trees: dict[bytes, Tree] = {}
@@ -97,23 +97,23 @@ class TreeReader:
         self._home.cleanup()
 
     def find(self, commit: bytes, paths: Iterable[bytes]) -> dict[bytes, TreeEntry]:
-        """Return what a commit has at these paths, directories too. Raises: HostError."""
+        """Return a commit's entries at these paths, directories too. Raises: HostError."""
         top = _COMMIT.match(self._ask(commit, b"commit"))
         if top is None:
-            raise unknown_names("a commit is not as git writes it")
+            raise unknown_names("invalid commit")
         known: dict[bytes, Tree] = {b"": self._read(top[1])}
         found = ((path, self._at(known, path)) for path in paths)
         return {path: mark for path, mark in found if mark is not None}
 
     def below(self, path: bytes, mark: TreeEntry) -> Iterator[tuple[bytes, TreeEntry]]:
-        """Yield every file of what was found at `path`. Raises: HostError."""
+        """Yield every file of the entry at `path`. Raises: HostError."""
         waiting = [(path, mark)]
         while waiting:
             path, mark = waiting.pop()
             if mark.mode != TREE_MODE:
                 yield path, mark
                 continue
-            # Threat: ten trees, each ten times in the next: read once, and no end of paths.
+            # Threat: ten trees, each ten times in the next, expand to endless paths: count them.
             self._spend(len(path))
             tree = self._read(mark.oid.hex().encode())
             waiting += [(path + b"/" + name, each) for name, each in tree.items()]
@@ -143,13 +143,13 @@ class TreeReader:
             raise unknown_names("git ended early") from error
         answer = _ANSWER.fullmatch(stdout.readline(_ANSWER_BYTES_MAX))
         if answer is None or answer[1] != kind:
-            raise unknown_names(f"an object is missing, or is no {kind.decode()}")
+            raise unknown_names(f"an object is missing, or not a {kind.decode()}")
         size = int(answer[2])
         self._spend(size)
         content = stdout.read(size + 1)[:-1]
         named = find_object_name(kind, content, self._oid_bytes)
         if named.hex().encode() != oid:
-            raise unknown_names("an object does not have the content that its name says")
+            raise unknown_names("the content of an object does not match its id")
         return content
 
     def _spend(self, size: int) -> None:
@@ -180,7 +180,7 @@ def _start(
 ) -> subprocess.Popen[bytes]:
     program = shutil.which("git", path=_DIRECTORIES)
     if program is None:
-        raise unknown_names("there is no git on this host")
+        raise unknown_names("git is not installed on this host")
     is_long = hash_bytes == SHA256_BYTES
     more = "[extensions]\n\tobjectFormat = sha256\n" if is_long else ""
     config = f"[core]\n\trepositoryformatversion = {int(is_long)}\n\tpackedGitWindowSize = 32m\n"
@@ -201,8 +201,8 @@ def _start(
             pass_fds=tuple(objects),
         )
     except OSError as error:
-        raise unknown_names(f"git cannot be started: {os.strerror(error.errno or 0)}") from error
-    # At once: it has hardly begun, and what it unpacks only then is a command's.
+        raise unknown_names(f"cannot start git: {os.strerror(error.errno or 0)}") from error
+    # In time: git unpacks a command's objects only once it is asked for them.
     resource.prlimit(process.pid, resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     return process
 
@@ -215,13 +215,13 @@ def _parse(content: bytes, oid_bytes: int) -> Tree:
         mode, blank, name = content[at:end].partition(b" ")
         oid = content[end + 1 : end + 1 + oid_bytes]
         is_sound = end > 0 and blank and name and b"/" not in name and len(oid) == oid_bytes
-        # Threat: of two entries with one name two readers believe another.
+        # Threat: two entries with the same name, of which readers may take either.
         if not is_sound or not re.fullmatch(rb"[0-7]{1,6}", mode) or name in tree:
-            raise unknown_names("a tree is not as git writes it")
+            raise unknown_names("invalid tree")
         tree[name] = TreeEntry(int(mode, 8), oid)
         at = end + 1 + oid_bytes
     return tree
 
 
 def unknown_names(why: str) -> HostError:
-    return HostError(f"what the repository names is not known: {why}")
+    return HostError(f"cannot read the repository: {why}")

@@ -1,14 +1,14 @@
-"""What of a git directory a command may change, under `git = "safe"` or `"read-only"`. Pure.
+"""Judge changes in a git directory, under `git = "safe"` or `"read-only"`. Pure.
 
-A repository is configuration: it names programs that git runs. So a command commits what an
-ordinary operation writes, by an allow-list, at any depth, in submodules, worktrees and bare
-repositories. Configuration is never committed: a repository that a command makes comes without
-any, a submodule or worktree not at all, and a directory that holds configuration or hooks does
-not become a repository (`GitDirectory.armed_by`). Files that later commands read as instructions
-pass only in git's own form, which also keeps them from being taken for another kind of file.
+A repository is configuration: it names programs that git runs. So only files that an ordinary
+operation writes are committed, by an allow-list, at any depth, in submodules, worktrees and bare
+repositories. Configuration is never committed: a new repository lands without it, a new submodule
+or worktree not at all, and a directory with configuration or hooks does not become a repository
+(`GitDirectory.armed_by`). Files that later commands read as instructions pass only in git's format,
+which also prevents confusion with another kind of file.
 
-Sources: gitrepository-layout(5), git-rebase(1), git-bisect(1), and what these operations were
-seen to write (tests/unit/sandbox/git/test_git_operations.py).
+Sources: gitrepository-layout(5), git-rebase(1), git-bisect(1), and observed operations
+(tests/unit/sandbox/git/test_git_operations.py).
 """
 
 import re
@@ -40,7 +40,7 @@ Check = Callable[[bytes, int], bool]
 
 
 class Phase(IntEnum):
-    """Order the changes of one git directory: what is pointed to comes first, and goes last."""
+    """Order the changes of one git directory: targets are added first and removed last."""
 
     OBJECTS = 0
     STATE = 1
@@ -55,12 +55,11 @@ class Ordinary(Struct, frozen=True):
     name: re.Pattern[str]
     phase: Phase
     check: Check | None = None
-    """Whether a content is what git writes there; None where any bytes are harmless."""
+    """Checks that git would write the content there; None where all bytes are harmless."""
 
 
 def find_ordinary(name: str) -> Ordinary | None:
-    # Threat: a lock that stays keeps the user's own git from working, and one that goes
-    # lets two write at once.
+    # Threat: a new lock blocks the user's git, and a removed one lets two processes write at once.
     if name.endswith(".lock"):
         return None
     for kind in _FILES:
@@ -74,7 +73,7 @@ def is_ordinary_directory(name: str) -> bool:
 
 
 def differ_in_upstreams(before: bytes, after: bytes) -> bool:
-    """Compare but for the upstreams of branches, which `git switch` and `git branch -d` write."""
+    """Return True if the config files differ only in upstreams (`git switch`, `branch -d`)."""
     return _UPSTREAM.sub(b"", before) == _UPSTREAM.sub(b"", after)
 
 
@@ -108,10 +107,10 @@ _TODO: Final = _lines(
 )
 """No `exec`: `git rebase --continue` would run it."""
 _STRATEGIES: Final = r"(?:ort|recursive|resolve|octopus|ours|subtree)"
-"""Any other name is a program `git-merge-NAME`."""
+"""For any other name git runs a program `git-merge-NAME`."""
 _KNOWN_STRATEGY: Final = _whole(rf"{_STRATEGIES}\n?")
 _AUTHOR: Final = _lines(rf"GIT_AUTHOR_(?:NAME|EMAIL|DATE)={_QUOTED}")
-"""Old versions of git let a shell read it."""
+"""Old versions of git evaluate it in a shell."""
 _SEQUENCER_OPTIONS: Final = _lines(
     r"\[options\]|\s*(?:no-commit|edit|allow-empty|allow-empty-message|drop-redundant-commits"
     r"|keep-redundant-commits|signoff|record-origin|allow-ff|mainline|allow-rerere-auto"
@@ -147,7 +146,7 @@ _PACK: Final = rf"pack-{_OID}\.(?:pack|idx|rev|bitmap|keep|mtimes|promisor)"
 _FILES: Final = (
     _kind(rf"objects/{_HEX}{{2}}/(?:{_HEX}{{38}}|{_HEX}{{62}})", Phase.OBJECTS),
     _kind(rf"objects/pack/(?:{_PACK}|multi-pack-index(?:-{_OID}\.(?:bitmap|rev))?)", Phase.OBJECTS),
-    # What the pointers of git-lfs stand for: bytes under the name of their digest.
+    # The content of git-lfs pointers, named by its digest.
     _kind(rf"lfs/objects/(?:{_HEX}{{2}}/){{2}}{_HEX}{{64}}", Phase.OBJECTS),
     _kind(rf"objects/info/commit-graphs?(?:/graph-{_OID}\.graph)?", Phase.OBJECTS),
     _kind(r"objects/info/commit-graphs/commit-graph-chain", Phase.OBJECTS, _lines(rf"{_OID}")),
@@ -173,13 +172,13 @@ _FILES: Final = (
         Phase.HEADS,
         _lines(rf"{_OID}|ref: {_REF_NAME}"),
     ),
-    # Text that is shown, or becomes a commit's message.
+    # Text that is displayed, or becomes a commit's message.
     _kind(r"(?:COMMIT|TAG|NOTES|MERGE)_EDITMSG|(?:MERGE|SQUASH)_MSG|gc\.log", Phase.STATE),
     _kind(r"MERGE_MODE", Phase.STATE, _whole(r"(?:no-ff)?\n?")),
     _kind(r"MERGE_RR", Phase.STATE),
     _kind(r"rr-cache/[0-9a-f]+/(?:pre|post|this)image(?:\.\d+)?", Phase.STATE),
     _kind(rf"NOTES_MERGE_WORKTREE/{_OID}", Phase.STATE),
-    # A bisection. Old versions let a shell read the quoted names.
+    # A bisection. Old versions evaluate the quoted names in a shell.
     _kind(r"BISECT_NAMES", Phase.STATE, _whole(rf"(?:\s*{_QUOTED})*\s*")),
     _kind(r"BISECT_(?:START|TERMS|EXPECTED_REV)", Phase.STATE, _lines(r"\w[\w./-]*")),
     _kind(r"BISECT_(?:LOG|ANCESTORS_OK|FIRST_PARENT)", Phase.STATE),
@@ -205,7 +204,7 @@ _DIRECTORIES: Final = lazy_pattern(
 
 
 CONTENT_BYTES_MAX: Final = 16_000_000
-"""A checked file (a log, packed refs) of more bytes is refused: it is not read whole."""
+"""A checked file (a log, packed refs) with more bytes is refused without reading it."""
 
 _GIT: Final = ".git"
 _INSIDE: Final = ("modules", "worktrees")
@@ -216,7 +215,7 @@ _CODE: Final = (
     (lazy_pattern(r"commondir|gitdir"), "it leads git to another repository's configuration"),
     (lazy_pattern(r"info/attributes"), "attributes choose filters, which are programs"),
     (lazy_pattern(r"objects/info/(?:http-)?alternates"), "it leads git to objects elsewhere"),
-    (lazy_pattern(r"(?:remotes|branches)(?:/.*)?"), "it names what fetch runs"),
+    (lazy_pattern(r"(?:remotes|branches)(?:/.*)?"), "it names programs that fetch runs"),
 )
 ARMING_NAMES: Final = (
     *("config", "config.worktree", "hooks", "commondir", "gitdir", "info/attributes"),
@@ -224,26 +223,26 @@ ARMING_NAMES: Final = (
     *("modules", "worktrees", "index", "rebase-merge", "rebase-apply", "sequencer"),
     *("BISECT_NAMES",),
 )
-"""What is refused or looked into in a repository, and lands anywhere else."""
+"""Names that are refused or checked in a repository, but land in any other directory."""
 BARE_NAMES: Final = ("HEAD", "objects", "refs", "commondir")
 
 _TEMPLATE: Final = lazy_pattern(
     r"config|description|branches|hooks(?:/[\w-]+\.sample)?|info/exclude"
 )
-"""What git puts into a repository that it makes, and does not miss."""
+"""Files that git puts into a new repository, but does not need."""
 _LITTER: Final = lazy_pattern(
     r"objects/(?:.+/)?\.?tmp[-_].+|gc\.pid|fsmonitor--daemon(?:\.ipc|/.*)?"
     r"|lfs/(?:tmp|cache|incomplete)(?:/.*)?"
 )
-"""What a git that was ended leaves behind, and nothing in the repository leads to."""
+"""Leftovers of a killed git that nothing in the repository refers to."""
 
 _OF_ALL: Final = lazy_pattern(
     r"\.|objects(?:/.*)?|packed-refs|shallow|gc\.log|rr-cache(?:/.*)?|reftable(?:/.*)?"
     r"|info(?:/(?:refs|packs))?|logs|logs/refs(?:/.*)?|refs(?:/.*)?|worktrees"
 )
-"""What the worktrees of a repository share, as gitrepository-layout(5) has it."""
+"""Shared by the worktrees of a repository, according to gitrepository-layout(5)."""
 _OF_ONE: Final = lazy_pattern(r"(?:logs/)?refs/(?:bisect|worktree|rewritten)(?:/.*)?")
-_LOCKED: Final = "a lock of git that is left over, or another's"
+_LOCKED: Final = "a lock of git, left over or in use by another process"
 _NOT_ORDINARY: Final = "no ordinary git operation writes it"
 
 
@@ -260,17 +259,17 @@ SPECIAL_KINDS: Final = (NodeKind.FIFO, NodeKind.SOCKET, NodeKind.DEVICE)
 
 
 class GitDirectory(Struct, frozen=True):
-    """One git directory; `nested` ones stood in it *before* the command (`modules/lib`)."""
+    """One git directory; `nested` ones existed in it *before* the command (`modules/lib`)."""
 
     path: str
     nested: frozenset[str] = frozenset()
     armed_by: str = ""
-    """Workspace-relative: what stood there, by which git could run code, in what was no
-    repository yet and would become one."""
+    """In a directory that would become a repository: the existing entry, workspace-relative, by
+    which git could run code."""
     hash_bytes: int = SHA1_BYTES
     is_new: bool = False
     own: str | None = None
-    """Of one that stands outside of the workspace: what of it is this work tree's alone
+    """If it is outside the workspace: the directory in it that belongs to this work tree alone
     (`worktrees/NAME`), empty for the main work tree."""
     folder: str = ""
 
@@ -279,14 +278,14 @@ class GitChange(Struct, frozen=True):
     name: str
     kind: NodeKind
     mode: int = 0o644
-    """Permission bits with setuid, setgid and sticky, as it is to stand."""
+    """The new permission bits with setuid, setgid and sticky."""
     content: bytes | None = None
-    """Needed where `wants_content`; None where it is larger than `CONTENT_BYTES_MAX`."""
+    """Set where `wants_content`; None if larger than `CONTENT_BYTES_MAX`."""
     is_removed: bool = False
 
 
 class GitRuling(Struct, frozen=True):
-    """Whether one change lands, else why; `is_aside`: the rest of its unit may land without it."""
+    """The verdict on one change; `is_aside`: the rest of its unit may land without it."""
 
     is_allowed: bool
     reason: str = ""
@@ -306,8 +305,8 @@ def find_git_place(path: str, bare: Iterable[str] = ()) -> GitPlace | None:
             return _place(parts, position + 1)
     for directory in sorted(bare):
         if directory == ".":
-            # The workspace is a work tree as well: all else in it is the user's.
-            if _is_gits(parts[0]):
+            # The workspace is a work tree as well: all other files are the user's.
+            if _is_git_name(parts[0]):
                 return GitPlace(".", path)
             continue
         depth = directory.count("/") + 1
@@ -322,7 +321,7 @@ def bare_paths(directories: Iterable[GitDirectory]) -> list[str]:
 
 
 def looks_bare(names: Iterable[str]) -> bool:
-    """Decide as git(1) by entries; where `commondir` leads is not asked: it may have the rest."""
+    """Return True if git(1) may take it for a repository; `commondir` may lead to the rest."""
     found = frozenset(names)
     return "HEAD" in found and ("commondir" in found or found >= {"objects", "refs"})
 
@@ -335,12 +334,12 @@ def wants_content(name: str, nested: Iterable[str] = ()) -> bool:
 def judge_git(change: GitChange, directory: GitDirectory, preset: Git) -> GitRuling:
     ruling = _judge_by_name(change, directory, preset)
     owner = "" if directory.own is None else _find_owner(change.name, directory.own)
-    # What was done to another work tree's part is half of something, and not this agent's.
+    # A change to another work tree's part would be incomplete, and is not this agent's to make.
     return GitRuling(False, f"it is {owner}") if owner and ruling.is_allowed else ruling
 
 
 def _find_owner(name: str, own: str) -> str:
-    """Return whose a shared name is; empty for one that this work tree may change."""
+    """Return the owner of a name in a shared directory; empty if this work tree may change it."""
     if own and (name == own or name.startswith(own + "/")):
         return ""
     if name.startswith("worktrees/"):
@@ -354,7 +353,7 @@ def _judge_by_name(change: GitChange, directory: GitDirectory, preset: Git) -> G
     if preset != "safe":
         return GitRuling(False, f'git = "{preset}": nothing in .git is written by commands')
     if directory.armed_by:
-        why = f"with {quote(directory.armed_by)}, which stood there, it would become a repository"
+        why = f"with the existing {quote(directory.armed_by)} it would become a repository"
         return GitRuling(False, why)
     own = directory.path.rpartition("/")[2]
     is_misspelt = own != _GIT and own.casefold() == _GIT
@@ -380,7 +379,7 @@ def _place(parts: list[str], depth: int) -> GitPlace:
     return GitPlace("/".join(parts[:depth]), "/".join(parts[depth:]) or ".")
 
 
-def _is_gits(name: str) -> bool:
+def _is_git_name(name: str) -> bool:
     own = name.removesuffix(".lock")
     return any(
         find_ordinary(each) is not None
@@ -392,10 +391,10 @@ def _is_gits(name: str) -> bool:
 
 
 def _inner(name: str, nested: Iterable[str]) -> str:
-    """Return the name in the innermost git directory; empty where that one is not known.
+    """Return the name in the innermost git directory; empty if that one is not known.
 
-    Threat: where a submodule's name ends cannot be seen (`modules/a/refs/config`): only those that
-    stood there count.
+    Threat: the end of a submodule's name is ambiguous (`modules/a/refs/config`): only submodules
+    that existed before count.
     """
     if name.partition("/")[0] not in _INSIDE:
         return name
@@ -416,7 +415,7 @@ def _judge_directory(inner: str, change: GitChange, directory: GitDirectory) -> 
     if not is_ordinary_directory(inner):
         return _judge_other(inner, directory)
     if change.is_removed and inner in ("refs", "objects"):
-        return GitRuling(False, "without it the directory is no repository")
+        return GitRuling(False, "without it the directory is not a repository")
     phase = Phase.OBJECTS if inner.startswith("objects") else Phase.STATE
     return GitRuling(True, phase=_gone(phase) if change.is_removed else phase)
 
@@ -424,22 +423,21 @@ def _judge_directory(inner: str, change: GitChange, directory: GitDirectory) -> 
 def _judge_file(change: GitChange, kind: Ordinary, hash_bytes: int) -> GitRuling:
     if change.is_removed:
         if change.name == "HEAD":
-            return GitRuling(False, "without it the directory is no repository")
+            return GitRuling(False, "without it the directory is not a repository")
         if change.kind in SPECIAL_KINDS:
-            why = "a FIFO, socket or device, which no command takes away"
-            return GitRuling(False, why)
+            return GitRuling(False, "a command may not remove a FIFO, socket or device")
         return GitRuling(True, phase=_gone(kind.phase))
     if change.kind is not NodeKind.FILE:
-        # Threat: a link writes elsewhere whatever git writes here.
+        # Threat: through a symlink git writes elsewhere.
         return GitRuling(False, f"a {change.kind.value} where git has a file")
     if change.mode & 0o7111:
-        return GitRuling(False, "git makes no executable file here")
+        return GitRuling(False, "git does not create executable files here")
     if kind.check is None:
         return GitRuling(True, phase=kind.phase)
     if change.content is None or len(change.content) > CONTENT_BYTES_MAX:
         return GitRuling(False, f"more than {CONTENT_BYTES_MAX} bytes")
     if not kind.check(change.content, hash_bytes):
-        return GitRuling(False, "its content is not what git writes there")
+        return GitRuling(False, "git does not write such content there")
     return GitRuling(True, phase=kind.phase)
 
 

@@ -1,12 +1,12 @@
-"""What an index names: the closed names that git tracks, and what a work tree has before and after.
+"""Find tracked closed names, and the paths that index and HEAD name before and after a command.
 
-A repository is looked for from the directory of the name upwards, never beyond the workspace. An
-unchanged index is not read again. What index and HEAD name is looked up once, when asked for; what
-cannot be read of them is a HostError: take that for a no.
+A repository is searched from the directory of a name upwards, not beyond the workspace. An
+unchanged index is not read again. The paths of index and HEAD are looked up once, when needed;
+an unreadable one is a HostError, which callers treat as a refusal.
 
-Threat: `.git` as a link, or a file that leads to another repository of this host: what it says is
-taken for a name in the workspace, and opened without passing a link. An index that an agent wrote
-can name any object of this repository: content which the agent can read anyway.
+Threat: `.git` is a symlink, or a file that leads to another repository of this host: its target is
+taken as a name in the workspace, and opened without following links. An index written by an agent
+can name any object of this repository, but the agent can read these objects anyway.
 """
 
 import contextlib
@@ -54,14 +54,14 @@ INDEX_BYTES_MAX: Final = 1 << 28
 _LEAD_BYTES_MAX: Final = 4096 + len("gitdir: \n")
 _MODES: Final = FILE_MODES | {LINK_MODE, SUBMODULE_MODE}
 _UNUSUAL: Final = lazy_pattern(rb"(?:\A|/)(?:\.{0,2}|\.git)(?:/|\Z)|\n")
-"""A path that git would not enter, or of which it cannot be asked line by line."""
+"""A path that git would not enter, or that does not fit in one line of a query."""
 _INDEXES_MAX: Final = 64
-"""Held open while a command runs; what is beyond is compared by its time alone."""
+"""Held open while a command runs; further ones are compared by their times alone."""
 _PREFERRED: Final = (0, 2, 3)
-"""The stages of a path that stand in the work tree: of a conflict ours, else theirs."""
+"""The stages that the work tree has: in a conflict ours, or else theirs."""
 
 FileIdentity = tuple[int, ...]
-"""Device, inode, size, mtime and ctime in ns; empty for what is not there."""
+"""Device, inode, size, mtime and ctime in ns; empty for a missing file."""
 
 
 class TrackedName(Struct, frozen=True):
@@ -71,9 +71,9 @@ class TrackedName(Struct, frozen=True):
     repository: str
     is_intended: bool
     size_bytes: int
-    """Of the file when git last found it to be as the index says; 0 where that is not known."""
+    """The file's size when git last found it unmodified; 0 if unknown."""
     modified_ns: int
-    """Of what stands there: what is shown in its place has another time."""
+    """The real file's time: the file shown in its place has another time."""
 
 
 class IndexPlace(Struct, frozen=True):
@@ -81,11 +81,11 @@ class IndexPlace(Struct, frozen=True):
     fd: int
     directory: str
     above: str = ""
-    """What the index has before the workspace's own paths, with a slash."""
+    """The prefix of the workspace's paths in the index, with a slash."""
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Tell it from others; its descriptor is another one each time."""
+        """Identify the place without its descriptor, which differs each time."""
         return self.repository, self.directory, self.above
 
     def read(self, name: str) -> bytes | None:
@@ -125,9 +125,9 @@ class TrackedNames:
         closed: Sequence[str],
         outside: IndexPlace | None = None,
     ) -> Tracked:
-        """Return the tracked ones of the closed names, and of those below them.
+        """Return the tracked files among the closed names and below them.
 
-        `workspace` is its real path. What is in no repository here may be in the one `outside`.
+        `workspace` is its real path. Names in no repository here may be in the one `outside`.
         """
         looking = _Looking(root_fd, workspace, outside)
         places: dict[IndexPlace, list[str]] = {}
@@ -141,7 +141,7 @@ class TrackedNames:
         found = (
             each
             for place, known in looks.items()
-            for each in _standing(root_fd, place, known.entries)
+            for each in _existing(root_fd, place, known.entries)
         )
         names = tuple(sorted(found, key=lambda each: each.path))
         return Tracked(names, {place: known.identity for place, known in looks.items()})
@@ -199,8 +199,8 @@ class _Looking(Struct):
                 return None
             except OSError:
                 return ""
-        said = find_content(self.root_fd, name, _LEAD_BYTES_MAX) or b""
-        return find_lead(said, directory, self.workspace) or ""
+        content = find_content(self.root_fd, name, _LEAD_BYTES_MAX) or b""
+        return find_lead(content, directory, self.workspace) or ""
 
 
 def list_tracked(root: Path) -> tuple[str, ...]:
@@ -218,7 +218,7 @@ def find_indexed(
 def _find(
     place: IndexPlace, look: Callable[[IndexFile], Iterable[IndexEntry]]
 ) -> tuple[IndexEntry, ...]:
-    """Look in either format; nothing where git could not read it, either."""
+    """Search in both hash formats; empty for an index that git cannot read either."""
     content = place.read("index") or b""
     for hash_bytes in (SHA1_BYTES, SHA256_BYTES):
         with contextlib.suppress(ValueError):
@@ -226,7 +226,7 @@ def _find(
     return ()
 
 
-def _standing(
+def _existing(
     root_fd: int, place: IndexPlace, entries: Sequence[IndexEntry]
 ) -> Iterator[TrackedName]:
     by_path: dict[bytes, dict[int, IndexEntry]] = {}
@@ -254,14 +254,14 @@ def _standing(
 
 
 class KnownIndex:
-    """The index of a repository as a command found it, and as it was shown it since.
+    """The index of a repository at a command's start, and the versions shown to it since.
 
-    Who only looks (`git status`) writes anew what the index notes of files: it names what it named.
-    Git puts another file in its place, and writes none again; so the one that was found is held.
+    `git status` only refreshes the file data in the index: the entries stay the same. Git replaces
+    the file and never writes to the old one, so its descriptor is kept open.
     """
 
     def __init__(self, root_fd: int, name: str, path: str = "", shown: bytes = b"") -> None:
-        """`path` is where a command's layer has it, if not at `name`; `shown` what stands there."""
+        """`path`: its path in a command's layer, if not `name`; `shown`: its content there."""
         self.path = path or name
         self._known = [_names_in(shown)] if shown else []
         self._fd = -1
@@ -272,12 +272,12 @@ class KnownIndex:
             self.identity = identity_of_look(self._found)
 
     def learn(self, root_fd: int) -> None:
-        """Take what stands there now for what the command has been shown."""
+        """Record the current index as shown to the command."""
         self.read()
         self._known.append(_names_in(find_content(root_fd, self.path, INDEX_BYTES_MAX)))
 
     def is_known(self, content: bytes | None, *, is_last: bool) -> bool:
-        """Decide whether it names what this one did when it was last shown, or at any time."""
+        """Return True if it has the entries of the last shown version, or of any version."""
         self.read()
         known = self._known[-1:] if is_last else self._known
         return _names_in(content) in filter(None, known)
@@ -288,7 +288,6 @@ class KnownIndex:
             os.close(fd)
 
     def read(self) -> None:
-        """Read what is held, and let it go."""
         if self._fd < 0:
             return
         size, content = self._found.st_size, None
@@ -301,7 +300,7 @@ class KnownIndex:
 
 
 def find_known_indexes(root_fd: int, directories: Collection[str]) -> dict[str, KnownIndex]:
-    """Hold the index of the workspace's repository, and those of repositories below it."""
+    """Open the index of the workspace's repository, and those of repositories below it."""
     found = [path for path in directories if ".git" in path and _has_index(path, directories)]
     names = [f"{path}/index" for path in sorted(found, key=len)[:_INDEXES_MAX]]
     return {name: KnownIndex(root_fd, name) for name in names}
@@ -314,7 +313,7 @@ def _has_index(path: str, directories: Collection[str]) -> bool:
 
 
 def _names_in(content: bytes | None) -> bytes:
-    """Digest an index without what it notes of files; empty where it cannot be read, or alone."""
+    """Digest an index's entries without file data; empty if it is unreadable or split."""
     digest = hashlib.sha256()
     for hash_bytes in (SHA1_BYTES, SHA256_BYTES):
         with contextlib.suppress(ValueError):
@@ -328,13 +327,11 @@ def identity_of_look(look: os.stat_result) -> FileIdentity:
     return look.st_dev, look.st_ino, look.st_size, look.st_mtime_ns, look.st_ctime_ns
 
 
-# What a work tree's index and HEAD name.
-
 _HOPS_MAX: Final = 5
 _OID: Final = lazy_pattern(rb"[0-9a-f]{40}|[0-9a-f]{64}")
 _REF: Final = lazy_pattern(rb"ref:\s*(refs/[^\x00-\x20]+)")
 _ELSEWHERE: Final = b"refs/heads/.invalid"
-"""What HEAD says where refs are kept in tables (`reftable`), which are not read here."""
+"""The target of HEAD in a repository with `reftable`, which is not supported here."""
 
 
 class Sides(Struct, frozen=True):
@@ -353,13 +350,13 @@ class Naming(Struct, dict=True):
 
     def is_only_refreshed(self) -> bool:
         with _strictly():
-            before, after = ({_what(each) for each in one.entries()} for one in self._indexes)
+            before, after = ({_key(each) for each in one.entries()} for one in self._indexes)
         return before == after
 
     def find_draft(self) -> bytes | None:
-        """Return a temporary name of ours that the index has, and had not before."""
+        """Return a temporary name of Paddock's that the command added to the index."""
         after = self._after
-        # Before version 4 every name stands there whole.
+        # Before version 4 names are not compressed.
         if after.version != 4 and os.fsencode(TEMPORARY_PREFIX) not in after.content:
             return None
         with _strictly():
@@ -372,7 +369,7 @@ class Naming(Struct, dict=True):
         return min(drafts - known, default=None)
 
     def named(self, paths: frozenset[bytes]) -> frozenset[bytes]:
-        """Return those paths that index or HEAD names, before or after. Raises: HostError."""
+        """Return those of the paths in index or HEAD, before or after. Raises: HostError."""
         if paths not in self._named:
             self._named[paths] = self._look_for(paths)
         return self._named[paths]
@@ -399,12 +396,12 @@ class Naming(Struct, dict=True):
     def find_unseen(
         self, closed: frozenset[bytes], shown: frozenset[bytes] = frozenset()
     ) -> bytes | None:
-        """Return a path below `closed`, not `shown`, that index or HEAD has otherwise than before.
+        """Return a path below `closed`, not `shown`, that changed in index or HEAD.
 
-        What was staged before a commit may bring into HEAD. Raises: HostError.
+        A commit may bring entries into HEAD that were staged before. Raises: HostError.
         """
         before, after = self._find(closed, closed)
-        changed = set(map(_what, before)) ^ set(map(_what, after))
+        changed = set(map(_key, before)) ^ set(map(_key, after))
         unseen = {path for path, _, _ in changed} - shown
         if unseen:
             return min(unseen)
@@ -431,7 +428,7 @@ class Naming(Struct, dict=True):
 
     def has_moved(self, submodule: bytes) -> bool:
         before, after = self._find(frozenset({submodule}))
-        return set(map(_what, before)) != set(map(_what, after))
+        return set(map(_key, before)) != set(map(_key, after))
 
     @cached_property
     def _indexes(self) -> tuple[IndexFile, IndexFile]:
@@ -461,28 +458,28 @@ class Naming(Struct, dict=True):
         return self._head(self.sides.before), self._head(self.sides.after)
 
     def _head(self, read: Read) -> bytes | None:
-        said = read(f"{self.tree.git}/HEAD")
+        content = read(f"{self.tree.git}/HEAD")
         for _ in range(_HOPS_MAX):
-            text = (said or b"").strip()
-            if said is None or _OID.fullmatch(text) is not None:
-                return None if said is None else text
+            text = (content or b"").strip()
+            if content is None or _OID.fullmatch(text) is not None:
+                return None if content is None else text
             ref = _REF.fullmatch(text)
             if ref is None or ref[1] == _ELSEWHERE:
                 break
-            said = read(f"{self.tree.common}/{os.fsdecode(ref[1])}")
-            if said is None:
-                said = _packed(read(f"{self.tree.common}/packed-refs") or b"", ref[1])
-        raise unknown_names("where HEAD stands cannot be told")
+            content = read(f"{self.tree.common}/{os.fsdecode(ref[1])}")
+            if content is None:
+                content = _packed(read(f"{self.tree.common}/packed-refs") or b"", ref[1])
+        raise unknown_names("HEAD cannot be resolved")
 
     @contextlib.contextmanager
     def _trees(self) -> Generator[TreeReader]:
         resolution = self.sides.resolution
         objects = f"{self.tree.common}/objects"
-        # Threat: git would read whatever object directory of this host a command names.
+        # Threat: git reads any object directory of this host that a command names.
         for name in ("alternates", "http-alternates"):
             path = f"{objects}/info/{name}"
             if self.sides.before(path) != self.sides.after(path):
-                raise unknown_names("the command leads it to objects elsewhere")
+                raise unknown_names("the command changed its object alternates")
         with contextlib.ExitStack() as held:
             fds: list[int] = []
             for root_fd in self.sides.fds:
@@ -504,7 +501,7 @@ def _strictly() -> Generator[None]:
         raise unknown_names(str(error)) from error
 
 
-def _what(entry: IndexEntry) -> tuple[bytes, TreeEntry, int]:
+def _key(entry: IndexEntry) -> tuple[bytes, TreeEntry, int]:
     return entry.path, TreeEntry(entry.mode, entry.object_id), entry.stage
 
 

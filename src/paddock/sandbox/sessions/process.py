@@ -30,7 +30,7 @@ from paddock.errors import (
     SandboxUnavailableError,
 )
 from paddock.sandbox.changes.commit import CommitPlace
-from paddock.sandbox.changes.differences import CommandGround
+from paddock.sandbox.changes.differences import CommandBaseline
 from paddock.sandbox.changes.upper import MARKS, OPAQUE, Look, look_at
 from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.git.tracked import INDEX_BYTES_MAX
@@ -287,7 +287,7 @@ class LiveView:
         self.unseen: set[str] = set()
         """Paths that another process changed and that could not be updated in the view."""
 
-    def ground(self, start: CommandGround) -> CommandGround:
+    def ground(self, start: CommandBaseline) -> CommandBaseline:
         """Return the current base to compare its changes with."""
         with self._lock:
             directories = {**start.directories, **self._directories}

@@ -1,18 +1,16 @@
-"""Searching contents and names. ripgrep proposes, the workspace disposes.
+"""Search contents and names. ripgrep proposes matches; the workspace confirms them.
 
-    request     what a search is asked for, what it answers, how long it may go on
-    grep        the first lines that match, the same ones every time; and with an account
-    ripgrep     which program that is, how it is asked, one run of it, its output taken apart
-    confirm     reading again what it proposed
-    walk        a walk of our own, in byte order; the first entries that a glob means
-    globs       what a glob means           ignore      what .gitignore leaves out
-The face is `search_content`, `search_names` and `search_counted`; they are not imported here: who
-searches no content shall not pay for starting programs.
+    request     the request, result and time limit of a search
+    grep        search contents for the first matches; also with counts of skipped files
+    ripgrep     find, run and parse ripgrep       confirm     read proposed lines again
+    walk        walk files in byte order; search names
+    globs       compile search globs              ignore      apply .gitignore files
+Use `search_content`, `search_names` and `search_counted`. They are not imported here, so that
+other calls need not load the code that starts programs. Names need only the walk: for a few
+thousand files it is faster than starting a program.
 
-Names are found by the walk alone: for a few thousand files it is over before a program has begun.
-
-Threat: ripgrep opens names, and a name can be swapped for a link while it runs. So a row is a
-claim: the workspace opens that file by its own descriptors, finds that line, and shows its bytes.
-Policy is asked for each file; one that may not be viewed counts for nothing. What stays: how
-long ripgrep took for a file outside can be felt.
+Threat: ripgrep opens names, and a name can be swapped for a link while it runs. So a row is only a
+claim: the workspace opens the file by its descriptors, finds the line, and shows its bytes. Policy
+is asked for each file; one that may not be viewed has no effect on the result. What remains: the
+time that ripgrep took for a file outside can be measured.
 """

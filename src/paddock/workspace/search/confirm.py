@@ -1,17 +1,16 @@
-"""Reading again what ripgrep proposed: what is shown are the workspace's own bytes.
+"""Confirm ripgrep's rows: read the lines again, and show only bytes that the workspace read.
 
-Rules kept here:
-  * a file is opened once, by the workspace: no link on the way, regular files alone;
+  * the workspace opens the file once: no link on the way, regular files only;
   * a row counts if the file has exactly that line at that number: a line that changed,
-    moved or stands in another file (a name swapped for a link) is no row;
-  * lines of context come from the same reading as the match;
-  * UTF-16 with a byte-order mark is read as ripgrep reads it, as the UTF-8 that it stands for.
+    moved or is in another file (a name swapped for a link) is dropped;
+  * context lines come from the same read as the match;
+  * UTF-16 with a byte-order mark is decoded to UTF-8, as ripgrep does.
 
-Threat: without this, whoever can swap names while ripgrep walks is shown lines of any
-file that this process may read.
+Threat: without this, a process that can swap names while ripgrep walks would see lines of
+any file that this process may read.
 
-A file of moderate size is split into its lines. In a large one the line ends are counted up to each
-line, so that nothing of its size is held.
+A file of moderate size is split into lines. In a large one the line ends are counted up to each
+line, so that memory stays bounded.
 """
 
 import os
@@ -28,20 +27,19 @@ _SPLIT_BYTES: Final = 1_048_576
 _WHOLE_BYTES: Final = 8_388_608
 _UTF16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 _DENSE_BYTES: Final = 512
-"""With a row for so many bytes, or more rows, splitting is the cheaper way for them too."""
+"""With one row or more per so many bytes, splitting is cheaper for larger files too."""
 _CHUNK_BYTES: Final = 1_048_576
 _FIRST_BYTES: Final = limits.search_row_bytes_max
-"""Most of what is looked for is found in so many bytes; the pieces behind are larger."""
+"""Size of the first piece, which is usually enough; later pieces are larger."""
 _ADDED: Final = b"\r"
-"""What ripgrep prints behind a last line that has no line end, where it is asked with `--crlf`."""
+"""With `--crlf`, ripgrep prints this after a last line without a line end."""
 
 Lines = list[bytes] | dict[int, bytes]
-"""The text of a line by its number, without the line feed; of a large file only some lines, cut
-where a row is."""
+"""Lines by number, without the line feed; of a large file only some lines, cut as rows are."""
 
 
 def binary_sign(start: bytes, size_bytes: int) -> BinarySign | None:
-    """What keeps a file of this beginning and size from being searched; None where nothing does."""
+    """Return why a file of this beginning and size is not searched; None if it is."""
     is_utf16 = start.startswith(_UTF16_MARKS)
     if is_utf16 and size_bytes > _WHOLE_BYTES:
         return BinarySign.LARGE_UTF16
@@ -73,7 +71,7 @@ class Content:
         return os.pread(self._fd, max(0, min(end, self.size) - begin), begin)
 
     def pieces(self, begin: int) -> Iterator[bytes]:
-        """What stands behind `begin`, in pieces, while there is time."""
+        """Yield the content from `begin` in pieces, while there is time."""
         size = _FIRST_BYTES
         while piece := self.part(begin, begin + size):
             yield piece
@@ -84,15 +82,15 @@ class Content:
                 return
 
     def lines(self, rows: list[bytes], wanted: list[int]) -> Lines:
-        """The file's lines, or at least those of `wanted`, numbers in ascending order."""
+        """Return the file's lines, or at least the `wanted` ones, given in ascending order."""
         whole = self._whole
         if whole is None or self.size > max(_SPLIT_BYTES, len(rows) * _DENSE_BYTES):
             return self._gathered(wanted)
-        # Nothing behind the last line is needed. A line before the first stands for none.
+        # Stop after the last wanted line. Index 0 is a placeholder: lines count from 1.
         last = max(wanted, default=0)
         lines = [b"\n", *whole.removeprefix(BOM).split(b"\n", last)]
         if not lines[-1] or len(lines) > last + 1:
-            lines.pop()  # behind the last line end there is no line
+            lines.pop()  # the rest after the last line end
         return lines
 
     def _gathered(self, wanted: list[int]) -> dict[int, bytes]:
@@ -101,7 +99,7 @@ class Content:
         number = 1
         for each in wanted:
             if each >= number:
-                place = self._skipped(begin, each - number)
+                place = self._skip(begin, each - number)
                 if place is None:
                     break
                 begin, number = place, each
@@ -111,14 +109,14 @@ class Content:
                 found[each] = text.partition(b"\n")[0]
         return found
 
-    def _skipped(self, begin: int, lines: int) -> int | None:
-        """Where the line begins that comes `lines` lines behind `begin`; None if none is found."""
+    def _skip(self, begin: int, lines: int) -> int | None:
+        """Return the offset `lines` lines after `begin`; None if there are fewer."""
         if not lines:
             return begin
         for piece in self.pieces(begin):
             count = piece.count(b"\n")
             if count >= lines:
-                # What is left behind as many line ends.
+                # The rest after that many line ends.
                 return begin + len(piece) - len(piece.split(b"\n", lines)[-1])
             lines -= count
             begin += len(piece)
@@ -128,47 +126,47 @@ class Content:
 def confirmed(
     path: str, content: Content, rows: list[bytes], context: int, most: int
 ) -> tuple[FileLines, bool]:
-    """What `rows` say that stands in the file, at most so many matches; whether all of it does."""
+    """Return the rows that the file confirms, at most `most`; and True if it confirms all."""
     parts = [row.partition(b":") for row in rows]
     numbers = [int(part[0]) if part[0].isdigit() else 0 for part in parts]
     lines = content.lines(rows, _around(numbers, context))
-    # All rows at once, which is what nearly always comes out: of a great many rows,
-    # each look for itself costs more than all of ripgrep's work.
+    # First all rows at once, which nearly always succeeds: for very many rows, single
+    # comparisons cost more than all of ripgrep's work.
     found = numbers
     try:
         if [lines[number] for number in numbers] != [part[2] for part in parts]:
-            found = _standing(lines, rows)
+            found = _confirmed_numbers(lines, rows)
     except LookupError:
-        found = _standing(lines, rows)
+        found = _confirmed_numbers(lines, rows)
     shown = found[:most]
-    told = shown if not context else [n for n in _around(shown, context) if _has(lines, n)]
-    texts = [lines[number] for number in told]
-    return FileLines(path, told, texts, shown, len(found) > most), len(found) == len(rows)
+    listed = shown if not context else [n for n in _around(shown, context) if _has(lines, n)]
+    texts = [lines[number] for number in listed]
+    return FileLines(path, listed, texts, shown, len(found) > most), len(found) == len(rows)
 
 
 def _around(numbers: list[int], context: int) -> list[int]:
-    """These lines, which are in order, and `context` lines before and after each, each once."""
+    """Add `context` line numbers before and after each of the sorted numbers, without repeats."""
     if not context:
         return numbers
-    told: list[int] = []
+    listed: list[int] = []
     last = 0
     for number in numbers:
         first = max(last + 1, number - context)
         last = max(last, number + context)
-        told += range(first, last + 1)
-    return told
+        listed += range(first, last + 1)
+    return listed
 
 
 def _has(lines: Lines, number: int) -> bool:
     return number in lines if isinstance(lines, dict) else 0 < number < len(lines)
 
 
-def _standing(lines: Lines, rows: list[bytes]) -> list[int]:
-    """The numbers of those rows that are so, in the order of the file."""
+def _confirmed_numbers(lines: Lines, rows: list[bytes]) -> list[int]:
+    """Return the numbers of the rows that the file confirms, in its order."""
     found: list[int] = []
     for row in rows:
-        told, _, text = row.partition(b":")
-        number = int(told) if told.isdigit() else 0
+        digits, _, text = row.partition(b":")
+        number = int(digits) if digits.isdigit() else 0
         if number > (found[-1] if found else 0) and _has(lines, number):
             line = lines[number]
             is_cut = len(row) >= limits.search_row_bytes_max

@@ -1,14 +1,13 @@
-"""The globs of a search: gitignore's rules, and ripgrep's braces.
+"""Compile search globs: gitignore's rules plus ripgrep's braces.
 
-Rules kept here:
-  * without a slash a glob is about names, at any depth; with one it is about paths,
-    taken from the directory that is searched;
-  * `{a,b}` stands for either; braces may be nested;
-  * a `!` in front turns the glob round: everything but;
-  * a trailing slash means directories alone.
+  * without a slash, a glob matches names at any depth; with one, it matches paths relative
+    to the searched directory;
+  * `{a,b}` matches either; braces may be nested;
+  * a leading `!` inverts the glob;
+  * a trailing slash matches directories only.
 
 Expanded braces leave patterns whose stars are separated by pieces of fixed length, which
-is what the expressions of `policy.globs` need to be free of backtracking.
+the expressions of `policy.globs` need to avoid backtracking.
 """
 
 import re
@@ -29,10 +28,10 @@ Matches = Callable[[str], re.Match[str] | None]
 
 _NOTHING_SPECIAL: Final = lazy_pattern(r"[\w.+*-]+", re.ASCII)
 _PIECE: Final = lazy_pattern(r"(?:\\.|\[[!^]?+.[^]]*\]|[^{},])+|[{},]", re.DOTALL)
-"""A brace, a comma, or what stands between them; escaped or in brackets they are neither. The first
-`]` behind `[`, `[!` or `[^` is a member."""
+"""A brace, a comma, or the text between them, with escaped and bracketed ones. The first `]` after
+`[`, `[!` or `[^` is a member."""
 _PLACE: Final = lazy_pattern(r"(?:^|/)\.\.?(?:/|$)|//|^~|^[A-Za-z]:[/\\]")
-"""What a path from elsewhere may hold, and no path below the searched directory."""
+"""Parts that a path relative to the searched directory cannot have."""
 _FROM_THERE: Final = (
     "write it relative to the searched directory, such as src/**/*.ts: "
     "no ./, no .., no doubled slash and no absolute path"
@@ -40,16 +39,16 @@ _FROM_THERE: Final = (
 
 
 class SearchGlob(Struct, frozen=True):
-    """A compiled glob: what the last component and what the path of a match have to be."""
+    """A compiled glob: matchers for the last component and for the path."""
 
     text: str
     negated: bool
     name_matches: Matches | None
-    """None where that is any."""
+    """None if any name matches."""
     path_matches: Matches | None
     directory_only: bool
     name_globs: tuple[str, ...]
-    """Globs one of which the last component of every match has; none where that is not known."""
+    """Globs of which every match's last component matches one; empty if not known."""
 
     def matches(self, name: str, below: str, *, is_directory: bool) -> bool:
         found = (
@@ -60,9 +59,9 @@ class SearchGlob(Struct, frozen=True):
         return found is not self.negated
 
     def below(self, directory: str) -> str:
-        """What is left of a glob that begins with the searched directory; else nothing.
+        """Return the rest of a glob that begins with the searched directory; else "".
 
-        It is taken from there already, and would mean a directory of that name in it.
+        The glob is already relative to it, so it would match a directory of that name in it.
         """
         start = f"{directory}/"
         text = self.text.removeprefix("/")
@@ -74,11 +73,11 @@ EVERYTHING: Final = SearchGlob("*", False, None, None, False, ())
 
 @lru_cache(maxsize=64)
 def compile_glob(text: str, roots: tuple[str, ...] = ()) -> SearchGlob:
-    """The glob that `text` stands for; `roots` are the absolute names of the workspace's root.
+    """Compile a glob; `roots` are the absolute names of the workspace's root.
 
     Raises:
-        InvalidPatternError: it can match nothing, is an absolute path inside the root, or
-            its braces stand for too much.
+        InvalidPatternError: it cannot match anything, is an absolute path inside the root, or
+            its braces expand to too much.
     """
     body = text.removeprefix("!")
     if text in ("*", "**"):
@@ -89,14 +88,14 @@ def compile_glob(text: str, roots: tuple[str, ...] = ()) -> SearchGlob:
         raise _unusable(text, problem.hint) from None
     inside = tuple(f"{root}/" for root in roots if root != "/")
     if any(f"{part}/".startswith(inside) for part in parts):
-        # A leading slash means the searched directory, so it would match nothing there.
+        # A leading slash means the searched directory, so it could not match.
         raise _unusable(text, _FROM_THERE)
     globs = [_parse(text, part) for part in parts]
     if any(glob.negated for glob in globs):
-        raise _unusable(text, "one ! in front is enough")
+        raise _unusable(text, "use only one ! in front")
     directory_only = all(glob.directory_only for glob in globs)
     if any(glob.directory_only for glob in globs) and not directory_only:
-        raise _unusable(text, "a trailing slash belongs behind all of it or nothing")
+        raise _unusable(text, "give all alternatives a trailing slash, or none")
     negated = text.startswith("!")
     last = tuple(glob.text.rstrip("/").rpartition("/")[2] for glob in globs)
     plain = all(map(_NOTHING_SPECIAL.fullmatch, last)) and "**" not in last
@@ -114,18 +113,17 @@ def _parse(text: str, part: str) -> Glob:
     try:
         return parse_glob(part)
     except PatternError as problem:
-        # The words of that error are about the policy's files; the reason is the same.
+        # That error's message is about policy files; only the reason applies here.
         raise _unusable(text, _FROM_THERE if _PLACE.search(part) else problem.hint) from None
 
 
 def _unusable(text: str, hint: str) -> InvalidPatternError:
     return InvalidPatternError(
-        f"the glob {quote(text)} cannot be used", where="glob", hint=hint or "such as src/**/*.ts"
+        f"invalid glob {quote(text)}", where="glob", hint=hint or "use a glob such as src/**/*.ts"
     )
 
 
 def _is_name(glob: Glob) -> bool:
-    """Whether a glob is about names at any depth."""
     return glob.anywhere or (len(glob.segments) == 2 and glob.segments[0] == DEPTH)
 
 
@@ -134,11 +132,11 @@ def _either(sources: Iterable[str]) -> Matches:
 
 
 def expand_braces(text: str) -> list[str]:
-    """Every text that the braces in `text` stand for, in their order.
+    """Expand the braces in `text` to all its alternatives, in order.
 
-    Raises: PatternError: a brace without its other half, or over the limits.
+    Raises: PatternError: an unbalanced brace, or over the limits.
     """
-    # Threat: a line of a cloned project. All that follows is bounded by these two looks.
+    # Threat: the text may come from a cloned project. This limit and `_refuse_many` bound the work.
     if len(text.encode("utf-8", "surrogatepass")) > limits.path_bytes_max:
         raise PatternError("", f"at most {limits.path_bytes_max} bytes, as a path")
     if "{" not in text and "}" not in text:
@@ -149,14 +147,14 @@ def expand_braces(text: str) -> list[str]:
     for piece in _PIECE.findall(text):
         if piece == "{":
             opened += 1
-            # Each pair that leaves a choice is one more alternative at least.
+            # Each pair adds at least one alternative.
             _refuse_many(opened)
             if len(outer) == limits.glob_nesting_max:
                 raise PatternError("", f"braces at most {limits.glob_nesting_max} deep")
             outer.append((found, alternatives))
             found, alternatives = [""], []
         elif outer and piece in (",", "}"):
-            # As ripgrep: an empty alternative is none.
+            # As in ripgrep, empty alternatives are dropped.
             alternatives += filter(None, found)
             found = [""]
             if piece == "}":

@@ -1,14 +1,12 @@
-"""Searching contents: the first matches of a tree by path and line, the same every time.
+"""Search contents for the first matches by path and line, with reproducible results.
 
-Two phases. ripgrep walks the tree itself, in parallel, which is the fastest there is. If no
-more stands there than is shown, that is all there is, and sorting makes an order.
+There are two phases. First ripgrep walks the tree in parallel, which is fastest. If all its
+matches can be shown, they only need sorting. Otherwise, which matches came first is chance, so
+they are discarded: `walk` lists the files in byte order, and ripgrep searches them in growing
+batches until enough matches are confirmed. `search_counted` uses only the second phase: it
+checks each file before, and counts the skipped ones.
 
-If there is more, which matches came first is chance, so they are thrown away. Our own walk then
-gives the files in byte order, as far as they are needed, and ripgrep searches them in growing
-batches until enough is confirmed. `search_counted` searches so from the start: each file is
-looked at by the workspace before, and what is passed by is counted.
-
-Threat: what ripgrep prints is a claim, see `confirm`; and a file counts only if its name may
+Threat: ripgrep's output is only a claim, see `confirm`; and a file counts only if its name may
 be shown and its content be viewed.
 """
 
@@ -61,22 +59,22 @@ from paddock.workspace.workspace import READ_DIRECTORY, READ_FILE, Workspace
 SKIPPED_NAMES: Final = frozenset({".git", "__pycache__", "node_modules", ".DS_Store"})
 
 _FIRST_FILES: Final = 32
-"""Few, in one run of one thread: its answer is in order, and can be cut short."""
+"""Few, for a single-threaded run: its output is in order, and can be cut short."""
 _BATCH_GROWTH: Final = 4
 _BATCH_FILES_MAX: Final = 16_384
 _BATCH_NAME_BYTES: Final = 524_288
-"""Names in one command; Linux takes 2 MB of arguments by default (execve(2))."""
+"""Size of the names in one command; Linux allows 2 MB of arguments by default (execve(2))."""
 _LARGE_BYTES: Final = 262_144
-"""To read a smaller file costs ripgrep no more than a look into it costs here."""
+"""ripgrep reads a smaller file as fast as we could probe it."""
 _CLOCK_TICK_NS: Final = 20_000_000
-"""File times move in ticks of up to 10 ms; twice that is on the safe side."""
+"""File times change in ticks of up to 10 ms; this is twice that."""
 _FAILURE: Final = lazy_pattern(rb"rg: (?:\./)?(.+?): [^\n]*\(os error \d+\)", re.DOTALL)
 _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE})
-_FAILURES_LOOKED_AT_MAX: Final = 20
+_FAILURES_CHECKED_MAX: Final = 20
 
 
 class Skipped(Struct, frozen=True):
-    """How many entries were passed by; what may not even be named is not counted."""
+    """The number of skipped entries by reason; entries that may not be named do not count."""
 
     by_name: int = 0
     forbidden: int = 0
@@ -99,10 +97,9 @@ def search_content(
     glob: SearchGlob = EVERYTHING,
     until: Until | None = None,
 ) -> ContentFound:
-    """Lines that match, of one file or of every file below a directory.
+    """Return matching lines of one file, or of every file below a directory.
 
-    A directory that is named is searched even if a rule ignores it, or its name is one
-    that is passed by elsewhere.
+    `path` itself is searched even if a rule ignores it, or its name is skipped elsewhere.
 
     Raises:
         PathNotFoundError, SpecialFileError, PathError: `path` cannot be read.
@@ -135,7 +132,7 @@ def search_counted(
     glob: SearchGlob,
     until: Until | None = None,
 ) -> CountedFound:
-    """As `search_content`, of one file or of every file below a directory."""
+    """Search as `search_content` does, and count the files searched and skipped."""
     search = Search(workspace, shown, wanted, until or Until(), reads_past_nul=True)
     choice = _Choice(workspace, shown)
     if _is_file(workspace, path):
@@ -150,7 +147,7 @@ def search_counted(
 
 
 def _is_file(workspace: Workspace, path: WorkspacePath) -> bool:
-    """Whether `path` is a file, or else a directory.
+    """Return True for a file, False for a directory.
 
     Raises: PathNotFoundError, SpecialFileError, PathError: it is neither, or not readable.
     """
@@ -162,13 +159,13 @@ def _is_file(workspace: Workspace, path: WorkspacePath) -> bool:
 
 
 class _Choice:
-    """The files that are searched with an account, and what was passed by before each."""
+    """Chooses the files of a counted search, and records the skipped ones before each."""
 
     def __init__(self, workspace: Workspace, shown: ShownPaths) -> None:
         self._workspace = workspace
         self._shown = shown
         self._seen: list[tuple[str, str, int]] = []
-        """Paths, why each is passed by if it is, and how many were by their names until then."""
+        """Paths, the reason if skipped, and the number skipped by name until then."""
         self.walk: Walk | None = None
 
     def of(self, paths: Iterator[str]) -> Iterator[str]:
@@ -180,7 +177,7 @@ class _Choice:
                     yield path
 
     def up_to(self, found: ContentFound) -> tuple[int, Skipped]:
-        """How many files were searched, and what was skipped; batches read ahead of the end."""
+        """Count the files searched and skipped up to the last match; batches read ahead of it."""
         seen, by_name = self._seen, self._by_name
         if found.has_more and found.files:
             last = found.files[-1].path
@@ -191,7 +188,7 @@ class _Choice:
 
     @property
     def _by_name(self) -> int:
-        return 0 if self.walk is None else self.walk.passed_by
+        return 0 if self.walk is None else self.walk.skipped_by_name
 
     def _reason(self, path: str) -> str:
         if not self._shown.may_view(path):
@@ -209,8 +206,6 @@ class _Choice:
 
 
 class Search:
-    """Runs of ripgrep, and what becomes of what they propose."""
-
     def __init__(
         self,
         workspace: Workspace,
@@ -220,9 +215,9 @@ class Search:
         *,
         reads_past_nul: bool,
     ) -> None:
-        """With `reads_past_nul`, a NUL byte behind a file's beginning makes it no binary.
+        """With `reads_past_nul`, only NUL bytes near its beginning make a file binary.
 
-        That holds for files that are given by name: of a tree, it would depend on what ripgrep's
+        This is for files given by name: in a tree, the result would depend on what ripgrep's
         threads read before. Raises: InvalidPatternError.
         """
         _require_usable(wanted.regex.pattern)
@@ -238,7 +233,7 @@ class Search:
         self.remarks = self.found.remarks
 
     def require_viewable(self, path: WorkspacePath) -> None:
-        """Raises: PermissionDeniedError for a file that may not be viewed."""
+        """Raises: PermissionDeniedError: the file may not be viewed."""
         if not self._may_show(path.relative):
             raise PermissionDeniedError(
                 f"{path.shown} may not be viewed",
@@ -246,13 +241,13 @@ class Search:
             )
 
     def whole_tree(self, path: WorkspacePath, glob: SearchGlob) -> bool:
-        """Let ripgrep walk a directory; False, and nothing found, where there is too much."""
+        """Let ripgrep walk a directory; return False, and add nothing, if it finds too many."""
         workspace, wanted = self._workspace, self._wanted
         command = tree_command(wanted.regex, glob, wanted.matches_max + 1)
         with held_open(workspace.open_at(path, READ_DIRECTORY)) as fd:
             require_enterable(fd)
-            # ripgrep reads no rules above its directory, for it would not stop at the workspace's
-            # root, and takes rules for less than git does. So all are ours to apply, as in a walk.
+            # ripgrep must not read ignore files above its directory, as it would not stop at the
+            # workspace's root, and it applies fewer rules than git. So we apply all, as in a walk.
             reach = SearchReach(workspace, path, glob)
             prefix = "" if path.is_root else path.relative + "/"
             is_all = self._take_all(self._run(command, fd, prefix, reach.holds))
@@ -261,7 +256,6 @@ class Search:
         return is_all
 
     def walk(self, path: WorkspacePath, terms: WalkTerms, choice: _Choice | None = None) -> None:
-        """Search what our own walk comes to."""
         remarks, is_shown = self.remarks, self._shown.is_shown
         with contextlib.closing(Walk(self._workspace, path, terms, self._until)) as walk:
             if choice is None:
@@ -274,7 +268,7 @@ class Search:
             remarks.too_deep.update(filter(is_shown, walk.too_deep))
 
     def in_order(self, paths: Iterator[str]) -> None:
-        """Search files, workspace paths in byte order, until there is more than is shown."""
+        """Search files, workspace paths in byte order, until there are too many matches to show."""
         files_max = _FIRST_FILES
         while not self._is_over and (batch := list(itertools.islice(paths, files_max))):
             if files_max <= _FIRST_FILES:
@@ -284,14 +278,14 @@ class Search:
                         if self._is_over:
                             break
             elif not self._take_all(self._run_on(batch, in_order=False)):
-                # Some files of this batch were not searched, and which ones is chance.
+                # Some files of this batch were not searched; which ones is chance: try fewer.
                 files_max //= _BATCH_GROWTH
                 paths = itertools.chain(batch, paths)
                 continue
             files_max = min(_BATCH_FILES_MAX, files_max * _BATCH_GROWTH)
 
     def check(self) -> None:
-        """Make sure that the pattern can be used, if no run has. Raises: InvalidPatternError."""
+        """Check the pattern, if no run has. Raises: InvalidPatternError."""
         if self._was_run:
             return
         self._was_run = True
@@ -317,8 +311,8 @@ class Search:
             self.found.files.append(lines)
 
     def _take_all(self, run: Generator[FileLines]) -> bool:
-        """Take what a run finds, in byte order; nothing where that is more than is shown."""
-        # By their names: one that is moved meanwhile may be come to twice.
+        """Add the matches of a run in byte order; none, and False, if they are too many to show."""
+        # Keyed by path: a file that is moved meanwhile may appear twice.
         files: dict[str, FileLines] = {}
         matches = 0
         with contextlib.closing(run):
@@ -334,8 +328,8 @@ class Search:
     def _may_show(self, path: str) -> bool:
         allowed = self._allowed.get(path)
         if allowed is None:
-            # Threat: that a file which may not be viewed has a match tells what stands in
-            # it. It counts for nothing: no row, no limit reached, no word about it.
+            # Threat: a match would reveal content of a file that may not be viewed. Such a
+            # file has no effect: no row, no reached limit, no notice.
             allowed = self._allowed[path] = (
                 not is_temporary_name(path.rpartition("/")[2])
                 and self._shown.is_shown(path)
@@ -360,9 +354,9 @@ class Search:
         prefix: str = "",
         is_meant: Callable[[str], bool] | None = None,
     ) -> Generator[FileLines]:
-        """What stands in the files that ripgrep proposes, as it comes to them.
+        """Yield the confirmed lines of each file that ripgrep proposes.
 
-        Raises: InvalidPatternError where ripgrep cannot use the pattern.
+        Raises: InvalidPatternError: ripgrep cannot use the pattern.
         """
         with Child(command, directory_fd, self._until) as child:
             for name, rows in read_proposals(child.output()):
@@ -385,13 +379,13 @@ class Search:
                 self._note_unreadable(child.errors, prefix)
 
     def _is_large_binary(self, path: str) -> bool:
-        """Whether a file is large, and has a NUL byte at its beginning; false where it is gone.
+        """Return True for a large file with a NUL byte near its beginning; False if it is gone.
 
-        Threat: a disk image of many gigabytes would take all the time that a search has. Where
-        ripgrep walks, it stops at a NUL byte; a file that is given by name it reads to the end.
+        Threat: a disk image of many gigabytes would use up the search's time. In a tree ripgrep
+        stops at a NUL byte, but it reads a file given by name to the end.
         """
         try:
-            # Nothing but the size is taken from this look, which a link may lead astray.
+            # Used only for the size: an ancestor that is a link may mislead this stat.
             status = os.stat(path, dir_fd=self._workspace.root_fd, follow_symlinks=False)
             if status.st_size <= _LARGE_BYTES:
                 return False
@@ -409,14 +403,14 @@ class Search:
         except HostError:
             raise
         except ToolError:
-            return None  # gone, swapped, unreadable: it has no rows
+            return None  # gone, swapped or unreadable: it has no rows
         with file:
             content = Content(file, self._until)
             lines, is_all = None, True
             if not self._is_binary(path, content):
                 lines, is_all = confirmed(path, content, rows, self._wanted.context, self._left)
             self.remarks.is_late = self.remarks.is_late or content.is_late
-            # Of what stands inside; its names tell nothing.
+            # Report a concurrent change of the content.
             if (
                 not (is_all or content.is_late)
                 and file.status.changed_ns > self._started_ns - _CLOCK_TICK_NS
@@ -425,24 +419,24 @@ class Search:
         return lines if lines is not None and (lines.matches or lines.has_more) else None
 
     def _is_binary(self, path: str, content: Content) -> bool:
-        """Whether a file has no rows; where time ends before that is known, it has none either."""
+        """Return True if the file has no rows: it is binary, or time ran out in between."""
         sign = binary_sign(content.part(0, limits.binary_probe_bytes), content.size)
         if sign is BinarySign.LARGE_UTF16:
             self.remarks.large_utf16.add(path)
         if self._reads_past_nul or sign is not None:
             return sign is not None
-        # All of a file that ripgrep found: how far ripgrep itself looked depends on the limit.
+        # Check the whole file: how far ripgrep read depends on the limit.
         return any(b"\0" in piece for piece in content.pieces(0)) or content.is_late
 
     def _note_unreadable(self, errors: bytes, prefix: str) -> None:
-        """Name what cannot be read, if the workspace finds so too."""
-        for found in itertools.islice(_FAILURE.finditer(errors), _FAILURES_LOOKED_AT_MAX):
+        """Note the files that ripgrep could not read, if the workspace cannot read them either."""
+        for found in itertools.islice(_FAILURE.finditer(errors), _FAILURES_CHECKED_MAX):
             path = prefix + os.fsdecode(found[1])
             if self._shown.is_shown(path) and self._is_unreadable(path):
                 self.remarks.unreadable.add(path)
 
     def _is_unreadable(self, path: str) -> bool:
-        """Threat: the name of another file may look like a message with a name in it."""
+        """Check a name from a message. Threat: a file name may look like such a message."""
         if len(os.fsencode(path)) >= limits.path_bytes_max:
             return True
         try:
@@ -478,17 +472,16 @@ def _require_usable(pattern: str) -> None:
         )
     if "\0" in pattern:
         raise InvalidPatternError(
-            f"the pattern {quote(pattern)} holds a NUL character",
+            f"the pattern {quote(pattern)} has a NUL character",
             where="pattern",
             hint="files with NUL bytes are binary and not searched",
         )
 
 
 def _invalid(wanted: Wanted, errors: bytes) -> InvalidPatternError:
-    """Ripgrep's own reason, which is about the pattern alone: nothing was searched."""
     said = errors.decode("utf-8", "replace").split("\n\n")[0].splitlines()
     reasons = [line.removeprefix("rg: ").strip() for line in said]
-    # The pattern itself, wrapped and underlined, stands before the reason.
+    # The pattern itself, wrapped and underlined, precedes the reason.
     reason = next((line for line in reasons if line.startswith("error: ")), "")
     reason = reason.removeprefix("error: ") or (reasons[0] if reasons else "")
     cut = limits.message_value_chars_max
@@ -503,8 +496,8 @@ def _hint(reason: str, literal_argument: str | None) -> str:
     if "\\n" in reason or "\\r" in reason:
         return "a pattern is matched against one line at a time"
     if "look-around" in reason or "backreference" in reason:
-        return "regexes take linear time here: no look-around and no backreferences"
+        return "look-around and backreferences are not supported"
     if "size limit" in reason:
         return "use smaller repetition counts"
-    escape = "escape characters that are meant as they stand"
+    escape = "escape special characters with a backslash"
     return escape if literal_argument is None else f"{escape}, or use {literal_argument}"

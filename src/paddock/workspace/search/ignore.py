@@ -1,18 +1,15 @@
-"""`.gitignore` files: which entries of a directory a search passes by.
+"""Apply `.gitignore` files: decide which entries a search skips.
 
-Rules kept here:
-  * the last rule of a file that matches decides; `!` takes out again;
-  * the nearest file that says anything decides: a directory's own before its parent's;
-  * a rule without a slash is about names, one with a slash about paths from its file;
-  * a line that is no pattern is passed over, as git does; so is one that is no pattern of
-    a moderate size, see `expand_braces`, and what goes over `limits.ignore_patterns_max`
-    or `limits.ignore_braces_chars_max`.
+  * the last matching rule of a file decides; `!` includes again;
+  * the nearest file with a matching rule decides: a directory's before its parent's;
+  * a rule without a slash matches names, one with a slash paths relative to its file;
+  * invalid lines are skipped, as in git; so are patterns that are too large (see
+    `expand_braces`), and those over `limits.ignore_patterns_max` or
+    `limits.ignore_braces_chars_max`.
 
-Only `.gitignore` counts. `.ignore`, `.rgignore`, `.git/info/exclude` and a user's own
-excludes do not: they differ from machine to machine, and an agent's answer must not.
-
-Most rules are plain names or endings: those are found by hash, and what is left of a
-file is one expression whose first alternative is the last rule.
+Only `.gitignore` counts, not `.ignore`, `.rgignore`, `.git/info/exclude` or a user's
+excludes, which would make results differ between machines. Most rules are plain names or
+endings, found by hash; the others form expressions whose first alternative is the last rule.
 """
 
 import os
@@ -35,15 +32,15 @@ _OPEN_RULES: Final = READ_FILE | os.O_NOFOLLOW
 _BOM: Final = "\ufeff"
 _KEPT_CHARS_MAX: Final = 8_192
 _TOGETHER: Final = 64
-"""Rules in one expression; with many, each alternative costs as much as there are groups."""
+"""Rules in one expression; the cost of each alternative grows with the number of groups."""
 
 _Rule = tuple[int, Glob]
 _Part = tuple[Callable[[str], re.Match[str] | None], list[int]]
-"""An expression of some rules, and their numbers: `lastindex - 1` of a match stands for one."""
+"""An expression of some rules, and their numbers, indexed by `lastindex - 1` of a match."""
 
 
 class _Table:
-    """The rules of a file that are about directories, or those about files."""
+    """The rules of a file for directories, or those for files."""
 
     __slots__ = ("_by_name", "_by_path", "_endings", "_names", "_paths")
 
@@ -64,8 +61,8 @@ class _Table:
         self._by_path = _parts(by_path)
 
     def last(self, name: str, below: str) -> int:
-        """The number of the last rule about an entry; -1 for none."""
-        # Once for every entry of a walk: each branch here is worth its line.
+        """Return the number of the last rule that matches an entry; -1 for none."""
+        # Called for every entry of a walk: each branch here saves time.
         last = self._names.get(name, -1)
         if self._endings and (dot := name.rfind(".")) >= 0:
             last = max(last, self._endings.get(name[dot:], -1))
@@ -83,13 +80,11 @@ class _Table:
 
 
 def _literal(glob: Glob) -> str | None:
-    """The one name or path that a rule means."""
     texts = [literal_of(segment) for segment in glob.segments]
     return None if None in texts else "/".join(filter(None, texts))
 
 
 def _ending(glob: Glob) -> str:
-    """The ending that a rule means, such as `.log` for `*.log`."""
     segment = glob.segments[0]
     if not glob.anywhere or len(segment) != 2 or segment[0] is not RUN[0]:
         return ""
@@ -98,7 +93,7 @@ def _ending(glob: Glob) -> str:
 
 
 def _parts(rules: list[_Rule]) -> list[_Part]:
-    # Of rules that say the same, the last one counts.
+    # Of equal rules, the last one counts.
     numbers = {regex_of(glob.segments): number for number, glob in rules}
     last_first = sorted(numbers.items(), key=lambda item: -item[1])
     return [_part(last_first[at : at + _TOGETHER]) for at in range(0, len(last_first), _TOGETHER)]
@@ -118,7 +113,7 @@ class IgnoreRules:
         patterns = [
             at for at, glob in enumerate(globs) if _literal(glob) is None and not _ending(glob)
         ]
-        # Threat: each of these costs a look for every entry of a walk.
+        # Threat: each of these costs time for every entry of a walk.
         dropped = set(patterns[: -limits.ignore_patterns_max])
         rules = [(number, glob) for number, glob in enumerate(globs) if number not in dropped]
         self._directories = _Table(rules)
@@ -128,9 +123,9 @@ class IgnoreRules:
         return bool(self._negated)
 
     def verdict(self, name: str, below: str, *, is_directory: bool) -> bool | None:
-        """Whether an entry is ignored; None where no rule is about it.
+        """Return True if an entry is ignored; None if no rule matches it.
 
-        `below` is its path from the directory of the file.
+        `below` is its path relative to the rules' file.
         """
         last = (self._directories if is_directory else self._files).last(name, below)
         return None if last < 0 else not self._negated[last]
@@ -171,20 +166,20 @@ def _parse_line(line: str) -> list[Glob]:
 
 
 class IgnoreScope:
-    """The files that have a say in one directory: its own first, then those above it."""
+    """The ignore files that apply in one directory: its own first, then those above it."""
 
     __slots__ = ("chain",)
 
     def __init__(self, rules: IgnoreRules, base: int, above: "IgnoreScope | None") -> None:
-        """`base` is how much of a path stands before what `rules` speak of."""
+        """`base` is the length of the path prefix that `rules` do not see."""
         self.chain: tuple[tuple[IgnoreRules, int], ...] = ((rules, base),)
         if above is not None:
             self.chain += above.chain
 
     def ignores(self, path: str, name: str, *, is_directory: bool) -> bool:
-        """Whether the entry `path`, a workspace path whose last component is `name`, is passed by.
+        """Return True if `path`, a workspace path whose last component is `name`, is ignored.
 
-        Directories above it are not looked at: a search has not come here if one is ignored.
+        Its ancestors are not checked: a search does not enter an ignored directory.
         """
         for rules, base in self.chain:
             said = rules.verdict(name, path[base:], is_directory=is_directory)
@@ -194,10 +189,9 @@ class IgnoreScope:
 
 
 def read_rules(directory_fd: int) -> IgnoreRules | None:
-    """The rules of a directory's `.gitignore`; None where there is none that can be read.
+    """Return the rules of a directory's `.gitignore`; None if it has no readable one.
 
-    A link is none, as for git: its text would stand elsewhere. Of a very large file, its
-    beginning counts.
+    A link does not count, as in git. Only the beginning of a very large file counts.
     """
     try:
         fd = os.open(IGNORE_FILE, _OPEN_RULES, dir_fd=directory_fd)
@@ -206,11 +200,11 @@ def read_rules(directory_fd: int) -> IgnoreRules | None:
     try:
         text = read_bytes(fd, limits.ignore_file_bytes_max + 1)
     except OSError:
-        return None  # a directory or something stranger
+        return None  # not a regular file
     finally:
         os.close(fd)
     if len(text) > limits.ignore_file_bytes_max:
-        # A piece of a rule may mean more than the rule: `*.log`, cut short, everything.
+        # A truncated rule may match more than the rule: `*.log`, cut short, everything.
         text = text[: text.rfind(b"\n") + 1]
     return compile_rules(text.decode("utf-8", "surrogateescape"))
 
@@ -225,7 +219,7 @@ def read_rules_of(workspace: Workspace, directory: str) -> IgnoreRules | None:
 
 
 def scope_above(workspace: Workspace, directory: WorkspacePath) -> IgnoreScope | None:
-    """What the directories above `directory`, up to the root, say of what is below it."""
+    """Return the scope of the ignore files above `directory`, up to the root."""
     scope: IgnoreScope | None = None
     prefix = ""
     for part in directory.parts:

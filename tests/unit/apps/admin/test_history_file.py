@@ -52,7 +52,7 @@ def test_a_file_that_others_can_read_or_write_is_not_used(history, tmp_path, mod
     history.add("one")
     file = tmp_path / "state" / FILE
     file.chmod(mode)
-    with pytest.raises(ConfigError, match="is not yours alone"):
+    with pytest.raises(ConfigError, match="is not private to you"):
         history.load()
     file.chmod(0o600)
     assert history.load() == ["one"]

@@ -103,11 +103,11 @@ def test_a_line_of_a_pipe_that_is_not_utf_8_is_refused_after_those_before_it(enc
     assert [keyboard.read(), keyboard.read()] == [Typed("one"), Typed("")]
     with pytest.raises(UsageError) as refused:
         keyboard.read()
-    said = "'bad \\xff byte' is not UTF-8: it was not carried out, and nothing behind it was"
+    said = "'bad \\xff byte' is not UTF-8: this line and the lines after it were not run"
     assert refused.value.render().split("\n") == [
         f"error[usage]: {said}",
         "  where: standard input, line 3",
-        "  hint:  convert the input to UTF-8, and begin with line 3: what is before it ran",
+        "  hint:  convert the input to UTF-8, and start again with line 3: the lines before it were run",
     ]
 
 
@@ -117,4 +117,4 @@ def test_a_message_of_several_lines_is_not_said_without_the_one_that_is_no_text(
     with pytest.raises(UsageError) as refused:
         keyboard.read()
     assert refused.value.where == "standard input, line 4"
-    assert "begin with line 2: " in refused.value.hint
+    assert "start again with line 2: " in refused.value.hint

@@ -55,7 +55,7 @@ def test_an_edit_shows_its_difference_or_that_its_text_is_missing(previews, tool
     assert found == diff("@@ -1,3 +1,3 @@", " one", "-two", "+2", " three")
     missing = previews(asked(tool, path="a.txt", **{old: "four", new: "4"}), 40)
     assert missing == Preview(
-        "no diff: the old text does not stand there", is_diff=False, is_whole=False
+        "no diff: the old text is not in the file", is_diff=False, is_whole=False
     )
 
 
@@ -84,7 +84,7 @@ def test_content_that_changed_since_has_no_difference_to_show(previews, tmp_path
     (tmp_path / "a.txt").write_bytes(b"another\n")
     found = previews(asked("create_file", path="a.txt", content="x\n"), 40)
     assert found == Preview(
-        "no diff: what stands there is not what the question is bound to",
+        "no diff: the file has changed since the request",
         is_diff=False,
         is_whole=False,
     )

@@ -93,8 +93,8 @@ def test_what_a_diff_that_is_not_whole_leaves_out_stands_in_the_argument():
 def test_what_a_diff_hides_is_shown_in_it():
     text, _ = shown(request(command="make"), Preview("+a\u200bb\n+    \u0430"))
     assert "  │ +a\\u200bb\n  │ +    \u0430" in text
-    assert "note: diff: 1 character is not to be seen" in text
-    assert "note: diff: not all of it is ASCII: 1 × U+0430" in text
+    assert "note: diff: 1 character is invisible" in text
+    assert "note: diff: non-ASCII characters: 1 × U+0430" in text
 
 
 @given(st.text(max_size=300), st.text(max_size=100))
@@ -175,9 +175,9 @@ def test_all_of_it_is_shown_before_it_is_asked_again():
 
 def test_silence_is_a_no_that_can_be_answered_later():
     for silence, note in (
-        (Silence.NOBODY, "no terminal to ask on"),
+        (Silence.NO_TERMINAL, "no terminal to ask on"),
         (Silence.TOO_LATE, "no answer within 30 s"),
-        (Silence.LEFT, "nobody is there any more"),
+        (Silence.CLOSED, "the terminal was closed"),
     ):
         asking, _ = approver(silence)
         said = asking.answer(request(command="a"))

@@ -47,7 +47,7 @@ def test_padding_is_counted_and_indentation_is_left():
 
 def test_letters_of_another_alphabet_are_named():
     assert reveal("p\u0430yp\u0430l.com").notices == (
-        "not all of it is ASCII: 2 × U+0430 cyrillic small letter a",
+        "non-ASCII characters: 2 × U+0430 cyrillic small letter a",
     )
     many = reveal("".join(map(chr, range(0x430, 0x440)))).notices
     assert many[0].endswith("and 10 more kinds")

@@ -97,12 +97,12 @@ def test_a_turn_without_an_answer_is_the_status_of_a_pipe(project):
 def test_a_command_that_fails_says_so_and_the_shell_goes_on(plane):
     _, shown = plane.shell("/resume SES-0\n/sesions\n/call\n/show x\n/ledger x\n/expand\nhello\n")
     found = blocks(shown)
-    assert found["/resume SES-0"][0] == "error[usage]: there is no session 'SES-0'"
+    assert found["/resume SES-0"][0] == "error[usage]: no session named 'SES-0'"
     assert found["/sesions"][1].startswith("  hint:  did you mean /sessions")
-    assert found["/call"][0] == "error[usage]: no tool was named"
-    assert found["/show x"][0] == "error[usage]: 'x' cannot be shown"
-    assert found["/ledger x"][0] == "error[usage]: 'x' is no ledger"
-    assert found["/expand"][0] == "error[usage]: there is no call yet"
+    assert found["/call"][0] == "error[usage]: no tool given"
+    assert found["/show x"][0] == "error[usage]: cannot show 'x'"
+    assert found["/ledger x"][0] == "error[usage]: no ledger named 'x'"
+    assert found["/expand"][0] == "error[usage]: no call yet"
     assert found["hello"][0].startswith("┃ Hello.")
 
 
@@ -164,7 +164,7 @@ def test_sessions_are_listed_and_resumed(plane):
     [row] = [each for each in found["/sessions"] if before in each]
     assert row.split()[2:] == ["ended", "1", "hello"]
     assert f"resumed {before} after 1 turn" in found[f"/resume {before}"]
-    assert any("that is this very session" in each for each in found[f"/resume {before}"])
+    assert any("this session is open already" in each for each in found[f"/resume {before}"])
     turns = [(e.session_id, e.metadata["turn"]) for e in plane.entries("ho2m", "TURN_RECORDED")]
     assert turns == [(before, 1), (before, 2)]
     ends = [entry.session_id for entry in plane.entries("ho2m", "SESSION_END")]
@@ -258,7 +258,7 @@ def test_what_is_shown_of_the_plane_is_what_governs_it(plane):
     )
     assert any(each.split()[:3] == ["list_files", "core", "reads"] for each in found["/tools"])
     assert any("dual gate" in each and "closed" in each for each in found["/status"])
-    assert any("costs nothing" in each for each in found["/cost"])
+    assert any("is free" in each for each in found["/cost"])
     assert any("PLANE_CREATED" in each for each in found["/ledger governance"])
     assert [each.split()[2] for each in found["/ledger ho2m 1"][1:2]] == ["SESSION_START"]
     assert {each.split()[1] for each in found["/ledger verify"][1:] if each} == {"whole"}
@@ -305,15 +305,15 @@ LONG = "9" * 5_000
 @pytest.mark.parametrize(
     ("typed", "error"),
     [
-        (f"/ledger governance {LONG}", "is no number of entries"),
-        ("/ledger governance 1234567890", "'1234567890' is no number of entries"),
-        (f"/expand {LONG}", "there is no call '999"),
-        (f"/expand #{LONG}", "there is no call '#999"),
-        ("/expand 1234567890", "there is no call '1234567890'"),
+        (f"/ledger governance {LONG}", "invalid number of entries"),
+        ("/ledger governance 1234567890", "invalid number of entries '1234567890'"),
+        (f"/expand {LONG}", "call '999"),
+        (f"/expand #{LONG}", "call '#999"),
+        ("/expand 1234567890", "call '1234567890' not found"),
         (f"/call list_files path={LONG}", "error[path."),
         (f'/call list_files {{"path": {LONG}}}', "error[args.invalid]"),
-        (f"/resume {LONG}", "there is no session"),
-        (f"/show {LONG}", "cannot be shown"),
+        (f"/resume {LONG}", "no session named"),
+        (f"/show {LONG}", "cannot show"),
     ],
     ids=lambda text: text[:30],
 )

@@ -50,7 +50,7 @@ def test_what_is_typed_and_is_no_text_is_refused_and_the_shell_goes_on(plane, op
     with plane.open(*options) as terminal:
         terminal.wait_until(lambda: terminal.line() in {">", "admin>"}, "a prompt")
         os.write(terminal.master, b"bad \xff byte\r")
-        terminal.wait_for("error[usage]: 'bad \\xff byte' is not UTF-8: it was not carried out")
+        terminal.wait_for("error[usage]: 'bad \\xff byte' is not UTF-8: it was not run")
         terminal.wait_until(lambda: terminal.line() in {">", "admin>"}, "a prompt")
         terminal.type("hello\r")
         terminal.wait_for("Hello. I am Paddock's built-in model")
@@ -86,7 +86,7 @@ def test_tab_completes_commands_tools_and_arguments(plane):
     with plane.open() as terminal:
         terminal.wait_for_prompt()
         terminal.type("/\t")
-        terminal.wait_for("this agent, and who may call them")
+        terminal.wait_for("tools, and who may call them")
         terminal.type("\x03/ca\t")
         terminal.wait_until(lambda: terminal.line() == "> /call", "/call")
         terminal.type(" list_f\t")

@@ -229,7 +229,7 @@ def test_a_command_cannot_draw_hide_or_answer(tmp_path):
             "\\x9b31m\\x07\\r",
             "  │   ┊ Q1 allow run_shell? [y/N/a] y",
             "1 × U+0430 cyrillic small letter a",
-            "command: 11 characters are not to be seen",
+            "command: 11 characters are invisible",
         ):
             assert part in shown, (part, shown)
         question = shown[shown.index("Q1: agent") :]

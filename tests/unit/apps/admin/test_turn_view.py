@@ -131,7 +131,7 @@ def test_what_is_void_is_said_to_be(view, wall):
     view.end(result("The whole answer."))
     assert wall.rows == [
         "┃ half an ans",
-        "note: what came above is void: the connection broke, and the model is asked again",
+        "note: ignore the text above: the connection broke, and the model is asked again",
         "┃ The whole answer.",
     ]
 

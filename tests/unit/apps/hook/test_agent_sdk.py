@@ -89,7 +89,7 @@ def test_what_policy_asks_or_leaves_open_is_denied_where_nobody_answers(
     asked = judged(client, tool, given, can_ask=True)
 
     assert (denied.behavior, asked.behavior) == ("deny", "ask")
-    assert denied.message == f"{asked.message} (nobody can be asked here)"
+    assert denied.message == f"{asked.message} (no approver can be reached here)"
     assert recorded(client) == [(decision, "deny"), (decision, "ask")]
 
 

@@ -161,7 +161,7 @@ def test_policy_check_answers_for_no_agent_that_is_named_nowhere(client: Client)
     ran = client.place.run("policy", "check", "tool:file:create a", "--agent", "explore")
 
     assert (ran.status, ran.out) == (2, "")
-    assert "there is no agent 'explore'" in ran.err
+    assert "no agent is named 'explore'" in ran.err
 
 
 def test_an_agent_of_the_plane_is_asked_about_as_declared_whatever_agents_says(client: Client):

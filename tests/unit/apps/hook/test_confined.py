@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from paddock.apps.hook.confinement import keep_trial, kept_files, why_host_cannot
-from paddock.apps.hook.lean.flow import CONFINED, STILL_HELD, WANTS_OUT
+from paddock.apps.hook.confinement import save_trial, cache_files, why_host_cannot
+from paddock.apps.hook.lean.flow import CONFINED, STILL_CONFINED, WANTS_OUT
 from paddock.apps.hook.lean.request import DeclinedError
 from tests.support.hooks import Client, Said
 
@@ -156,7 +156,7 @@ def test_what_a_rule_asks_about_is_asked_and_stays_in_the_sandbox(command: str, 
     line = run_by(said)
 
     assert said.word == "ask"
-    assert STILL_HELD in said.reason
+    assert STILL_CONFINED in said.reason
     assert line is not None
     assert (line["command"], len(line["ticket"])) == (command, 32)
     assert metadata(client) == {"answer": "ask", "outcome": "ask", "sandboxed": True}
@@ -281,7 +281,7 @@ def test_on_allow_is_about_the_other_tools_unless_commands_are_only_read(client:
 def test_a_host_that_cannot_confine_is_silent_and_reads(client: Client):
     client.write_policy('[hook]\non_allow = "approve"\n' + RULES)
     assert ask(client, "true").word == "allow"
-    path, _ = kept_files(client.place.environment)
+    path, _ = cache_files(client.place.environment)
     path.write_text(json.dumps({**json.loads(path.read_text()), "why": "no namespaces"}))
 
     assert ask(client, "npm test").raw == b""
@@ -291,7 +291,7 @@ def test_a_host_that_cannot_confine_is_silent_and_reads(client: Client):
 
 
 def test_what_was_found_out_in_another_boot_does_not_count(client: Client):
-    path, _ = kept_files(client.place.environment)
+    path, _ = cache_files(client.place.environment)
     assert why_host_cannot(client.place.environment) == ""
     for change in ({"boot": "x"}, {"since": 0}, {"user": 12345}, {"why": 3}):
         path.write_text(json.dumps({**json.loads(path.read_text()), "why": "no", **change}))
@@ -303,9 +303,9 @@ def test_what_was_found_out_in_another_boot_does_not_count(client: Client):
 def test_codex_is_only_read_until_a_trial_has_shown_that_the_wrapper_works(client: Client):
     client.write_policy(RULES)
     assert ask(client, "npm test", "codex").raw == b""
-    keep_trial(client.place.environment, "status 126")
+    save_trial(client.place.environment, "status 126")
     assert ask(client, "npm test", "codex").raw == b""
-    keep_trial(client.place.environment, "")
+    save_trial(client.place.environment, "")
     assert ask(client, "npm test", "codex").word == "allow"
 
 
@@ -383,6 +383,6 @@ def test_an_image_ends_with_what_its_confinement_was_found_by(client: Client):
         lean(client, "true")
     settings.unlink()
     assert lean(client, "true").word == "allow"
-    kept_files(client.place.environment)[0].unlink()
+    cache_files(client.place.environment)[0].unlink()
     with pytest.raises(DeclinedError):
         lean(client, "true")

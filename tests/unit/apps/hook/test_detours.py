@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddock.apps.hook.lean.judge import STOOD_MAX, find_stands
+from paddock.apps.hook.lean.judge import DIRECTORIES_MAX, resolve_cd
 from paddock.apps.hook.lean.request import ShapeError
 from tests.support.hooks import Client
 
@@ -172,26 +172,26 @@ def test_a_path_of_a_patch_or_a_tool_is_judged_both_ways_up(path, word, linked: 
 def test_where_a_shell_may_stand(linked: Client):
     root = linked.root
 
-    assert find_stands(root, (), "/home/a") == (root,)
-    assert find_stands(root, ("docs", ".."), "/home/a") == (root,)
-    assert find_stands(root, ("docs/deep", ".."), "/home/a") == (
+    assert resolve_cd(root, (), "/home/a") == (root,)
+    assert resolve_cd(root, ("docs", ".."), "/home/a") == (root,)
+    assert resolve_cd(root, ("docs/deep", ".."), "/home/a") == (
         f"{root}/docs",
         f"{root}/a/b",
     )
-    assert find_stands(root, ("docs", "~/x"), "/home/a") == ("/home/a/x",)
+    assert resolve_cd(root, ("docs", "~/x"), "/home/a") == ("/home/a/x",)
 
 
 def test_links_that_lead_to_too_many_directories_are_refused(client: Client):
     # From each directory `..` goes up by text to one, and behind the link to another.
     here = client.place.project
-    for _ in range(STOOD_MAX):
+    for _ in range(DIRECTORIES_MAX):
         here = here / "d"
         here.mkdir()
         (here / "up").symlink_to("d/d")
-    wanted = ("d/up", "..") * STOOD_MAX
+    wanted = ("d/up", "..") * DIRECTORIES_MAX
 
     with pytest.raises(ShapeError, match="may lead to more than"):
-        find_stands(client.root, wanted, "/home/a")
+        resolve_cd(client.root, wanted, "/home/a")
 
 
 @pytest.mark.parametrize(

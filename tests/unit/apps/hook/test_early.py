@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from paddock.apps.hook.full import Given, find_named, guarded
+from paddock.apps.hook.full import HookInput, answer_or_refuse, salvage_call
 from paddock.apps.hook.lean import flow
 from tests.support.hooks import Client, Said
 
@@ -113,11 +113,11 @@ def test_a_defect_is_on_record_and_its_denial_counts(client: Client):
         raise RuntimeError("a bug")
 
     event = client.event("Write", tool_input={"file_path": "{root}/docs/a"})
-    given = Given(event, "", client.environment, client.root)
-    said = Said(guarded(given, broken, flow.refusal_for))
+    given = HookInput(event, "", client.environment, client.root)
+    said = Said(answer_or_refuse(given, broken, flow.refusal_for))
 
     assert said.word == "deny"
-    assert said.reason.endswith("nothing can be decided: a defect of Paddock, RuntimeError")
+    assert said.reason.endswith("the call cannot be judged: a defect of Paddock, RuntimeError")
     assert kept(client) == [("deny", "internal", "Write", "deny")]
 
 
@@ -144,7 +144,7 @@ def test_early_denials_are_listed_like_others(client: Client):
 
 
 def test_a_client_is_told_apart_where_the_input_is_not_understood():
-    named = find_named(b'{"tool_name": "Write", "turn_id": "T"}', "")
+    named = salvage_call(b'{"tool_name": "Write", "turn_id": "T"}', "")
 
     assert named is not None
-    assert (named.client, named.tool, named.event) == ("codex", "Write", "PreToolUse")
+    assert (named.client, named.tool, named.name) == ("codex", "Write", "PreToolUse")

@@ -109,8 +109,8 @@ def test_paddocks_own_state_is_not_written_even_where_also_write_says_so(client:
 
 
 TURNS_OFF = (
-    "(Said once a session: warned = [] in [paths] of paddock.toml turns these warnings off, "
-    "scratch = false in [hook] the advice on scratch work.)"
+    "(Shown once a session. To turn these warnings off: warned = [] in [paths] of paddock.toml; "
+    "to turn off the advice on scratch work: scratch = false in [hook].)"
 )
 
 
@@ -263,14 +263,14 @@ def test_for_codex_a_question_is_a_refusal_that_says_so(client: Client):
     assert client.ask("Bash", client="codex", tool_input={"command": "npm test"}).raw == b""
 
 
-REMEDY = "write the command so that all of it stands in the line"
+REMEDY = "write the whole command literally in the line"
 
 
 def test_a_refusal_to_codex_ends_with_what_to_do_where_the_line_is_unreadable(client: Client):
     client.write_policy(
         '[profiles.standard]\nask = ["tool:shell:run make"]\notherwise = { "tool:shell:*" = "ask" }\n'
     )
-    cannot = "(this needs a person's approval, which this client cannot ask for)"
+    cannot = "(this needs the user's approval, which this client cannot request)"
     said = [
         client.ask("Bash", client="codex", tool_input={"command": line}) for line in ("$X", "make")
     ]

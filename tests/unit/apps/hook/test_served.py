@@ -29,7 +29,7 @@ def test_a_call_of_our_own_server_is_recorded_and_the_client_goes_its_usual_way(
         "allow",
         "hook.served",
     )
-    assert entry.reason == "Paddock's own server judges it"
+    assert entry.reason == "Paddock's MCP server judges the call"
     assert client.ask("mcp__other__list").word == "deny"
     assert client.ask("mcp__paddock_x__list").word == "deny"
 

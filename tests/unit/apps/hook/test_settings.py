@@ -109,10 +109,13 @@ def test_hooks_that_another_scope_switches_off_are_not_called_installed(
     assert states(place) == {installed: ("installed", "")}
     switch(FILES[off](place), True)
 
-    why = f"disableAllHooks is true in {FILES[off](place)}: no hook of this client runs"
+    why = f"disableAllHooks is true in {FILES[off](place)}: this client runs no hooks"
     assert states(place) == {installed: ("broken", why)}
     again = place.run("hook", "install", "--scope", installed, "--yes")
-    assert (again.status, f"note: it will not be asked: {why}\n" in again.err) == (0, True)
+    assert (again.status, f"note: the client will not run the hook: {why}\n" in again.err) == (
+        0,
+        True,
+    )
     switch(FILES[off](place), False)
     assert states(place) == {installed: ("installed", "")}
 
@@ -126,7 +129,7 @@ def test_of_several_scopes_that_switch_hooks_the_nearest_decides(nearer, client:
     assert states(place) == {"project": ("installed", "")}
     switch(FILES["user"](place), False)
     switch(FILES[nearer](place), True)
-    why = f"disableAllHooks is true in {FILES[nearer](place)}: no hook of this client runs"
+    why = f"disableAllHooks is true in {FILES[nearer](place)}: this client runs no hooks"
     assert states(place) == {"project": ("broken", why)}
 
 
@@ -146,7 +149,7 @@ def test_where_settings_cannot_be_read_nobody_can_tell_whether_hooks_run(client:
     local = FILES["local"](place)
     local.write_text("{")
     found = states(place)
-    said = f"nobody can tell whether {local} switches hooks off: the settings are no JSON"
+    said = f"cannot determine whether {local} disables hooks: the settings are not valid JSON"
     assert (found["project"][0], found["project"][1].startswith(said)) == ("broken", True)
 
 
@@ -156,7 +159,7 @@ def test_a_hook_that_is_switched_off_is_still_found_elsewhere(client: Client):
     switch(FILES["user"](place), True)
     ran = place.run("hook", "uninstall", "--yes")
     line = "paddock hook uninstall --scope local"
-    note = f"note: it stands in {FILES['local'](place)} (scope local): {line}\n"
+    note = f"note: the hook is still in {FILES['local'](place)} (scope local): {line}\n"
     assert (ran.status, ran.err) == (1, note)
 
 
@@ -280,7 +283,7 @@ def test_a_block_that_cannot_come_out_without_changing_more_is_refused(before, b
 def test_what_somebody_wrote_into_the_block_is_not_taken_out_with_it():
     text = codex.installed(None, "f", PROGRAM)
     mine = text.replace("# <<<", "[mcp_servers.x]\ncommand = 'y'\n# <<<")
-    with pytest.raises(ConfigError, match="part of its tables"):
+    with pytest.raises(ConfigError, match="extends its tables"):
         codex.uninstalled(mine, "f")
     assert codex.uninstalled(text, "f") == ""
 
@@ -402,10 +405,8 @@ def test_an_uninstall_that_would_change_more_writes_nothing_and_says_what_to_do(
     before = path.read_text()
     ran = client.place.run("hook", "uninstall", *options)
     assert (ran.status, path.read_text()) == (3, before)
-    assert "something beside our block is part of its tables" in ran.err
-    assert (
-        "take out by hand what stands from '# >>> paddock hook' to '# <<< paddock hook'" in ran.err
-    )
+    assert "text outside Paddock's block extends its tables" in ran.err
+    assert "remove the lines from '# >>> paddock hook' to '# <<< paddock hook' by hand" in ran.err
 
 
 def test_without_a_yes_nothing_is_written_and_the_change_is_shown(client: Client):
@@ -418,8 +419,8 @@ def test_without_a_yes_nothing_is_written_and_the_change_is_shown(client: Client
 def test_what_codex_cannot_honour_is_said(client: Client):
     said = client.place.run("hook", "install", "--client", "codex", "--yes").err
 
-    assert "does not know `ask`" in said
-    assert "skips hooks that nobody has trusted" in said
+    assert "does not support `ask`" in said
+    assert "skips hooks that the user has not trusted" in said
 
 
 def test_what_names_this_machine_is_kept_out_of_the_committed_file_by_the_scope_local(
@@ -431,7 +432,7 @@ def test_what_names_this_machine_is_kept_out_of_the_committed_file_by_the_scope_
     assert [path.name for path in folder.iterdir()] == ["settings.local.json"]
     note = (
         "note: keep .claude/settings.local.json out of version control: it names this machine's "
-        'Python\nnote: commands of claude are read, not confined (shell = "read" in [hook])\n'
+        'Python\nnote: commands of claude are judged as text, not confined (shell = "read" in [hook])\n'
     )
     assert local.err == note
     shared = place.run("hook", "install", "--yes").err
@@ -445,8 +446,8 @@ def test_the_note_of_an_install_names_scopes_that_the_client_has(client: Client)
         name: client.place.run("hook", "install", "--client", name, "--yes").err
         for name in ("claude", "codex")
     }
-    assert "(for one person: --scope local or user)\n" in notes["claude"]
-    assert "(for one person: --scope user)\n" in notes["codex"]
+    assert "(for one user: --scope local or user)\n" in notes["claude"]
+    assert "(for one user: --scope user)\n" in notes["codex"]
 
 
 def test_status_says_how_commands_run_only_where_a_hook_stands(client: Client):
@@ -454,10 +455,8 @@ def test_status_says_how_commands_run_only_where_a_hook_stands(client: Client):
         shown = client.place.run("hook", "status", "--client", "claude").out.splitlines()
         return [row.split(maxsplit=1)[1] for row in shown if row.startswith("claude ")][3:]
 
-    none = (
-        "no hook stands in its settings: unless a plugin brings one, its own tools are not judged"
-    )
-    stands = 'commands are read, not confined (shell = "read" in [hook])'
+    none = "no hook in its settings: its built-in tools are not judged, unless a plugin installs a hook"
+    stands = 'commands are judged as text, not confined (shell = "read" in [hook])'
     assert told() == [none]
     assert client.place.run("hook", "install", "--scope", "local", "--yes").status == 0
     assert told() == [stands]
@@ -499,9 +498,9 @@ def test_uninstall_without_a_scope_says_where_the_hook_stands_all_the_same(clien
 
     ran = place.run("hook", "uninstall", "--yes")
 
-    assert (ran.status, ran.out) == (1, f"is not in {shared}\n")
+    assert (ran.status, ran.out) == (1, f"not installed in {shared}\n")
     line = "paddock hook uninstall --scope local"
-    assert ran.err == f"note: it stands in {local} (scope local): {line}\n"
+    assert ran.err == f"note: the hook is still in {local} (scope local): {line}\n"
     # What it needs stays with it.
     assert (local.exists(), (place.project / "agent_sandbox").exists()) == (True, True)
     told = place.run("hook", "uninstall", "--yes", "--json")
@@ -517,7 +516,7 @@ def test_uninstall_where_nothing_is_installed_is_done(client: Client):
     assert place.run("hook", "install", "--client", "codex", "--yes").status == 0
     ran = place.run("hook", "uninstall")
     shared = settings_of(client, ".claude", "settings.json")
-    assert (ran.status, ran.out, ran.err) == (0, f"is not in {shared}\n", "")
+    assert (ran.status, ran.out, ran.err) == (0, f"not installed in {shared}\n", "")
     told = place.run("hook", "uninstall", "--json").json
     assert told == {"status": "ok", "file": str(shared), "changed": False, "elsewhere": []}
 
@@ -529,7 +528,7 @@ def test_uninstall_of_one_scope_is_done_and_says_where_the_others_are(client: Cl
         assert place.run("hook", "install", *options).status == 0
     own = place.home / ".codex" / "config.toml"
     line = "paddock hook uninstall --client codex --scope user"
-    note = f"note: it stands in {own} (scope user): {line}\n"
+    note = f"note: the hook is still in {own} (scope user): {line}\n"
 
     taken = place.run("hook", "uninstall", "--client", "codex", "--yes")
     again = place.run("hook", "uninstall", "--client", "codex", "--scope", "project")
@@ -547,7 +546,7 @@ def test_uninstall_says_of_which_file_nobody_can_tell(client: Client):
     local.parent.mkdir()
     local.write_text("{")
     ran = client.place.run("hook", "uninstall")
-    said = f"note: nobody can tell whether it stands in {local}: "
+    said = f"note: cannot determine whether the hook is in {local}: "
     assert (ran.status, ran.err.startswith(said)) == (1, True)
 
 

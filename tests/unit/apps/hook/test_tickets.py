@@ -15,7 +15,7 @@ NO = Approval(
     False,
     "nobody",
     ApprovalUnavailableError.code,
-    "nobody can be asked from the client's shell",
+    "no approver can be reached from the client's shell",
 )
 
 

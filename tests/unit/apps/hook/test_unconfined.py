@@ -440,7 +440,7 @@ def test_a_command_that_could_remove_the_whole_project_is_told_what_to_do(comman
     said = client.ask("Bash", tool_input={"command": command})
     assert said.word == "deny"
     assert said.reason.endswith(
-        "could remove anything in the project; name the files or folders that are to go"
+        "could remove the whole project; name the files or folders to remove"
     )
 
 

@@ -99,7 +99,7 @@ def test_a_signal_ends_the_command_and_nothing_of_it_lands(number: signal.Signal
         _, said = running.communicate()
 
     assert running.returncode == 128 + number
-    ended = f"the command was ended by {number.name}, and nothing that it changed was kept"
+    ended = f"the command was stopped by {number.name}; its changes were discarded"
     assert said == f"paddock: {ended}\n"
     assert not (shell.project / "made").exists()
 
@@ -129,8 +129,10 @@ def test_the_command_ends_with_the_clients_shell(shell: Shell):
 def test_the_clients_time_limit_ends_the_command_and_nothing_of_it_lands(shell: Shell):
     ran = shell.run("echo x > made; sleep 1000", "--limit-ms=3000")
 
-    said = "the command was ended after 1.5 s, the client's time limit, and nothing that it changed"
-    assert ran.stderr == f"paddock: {said} was kept; run it again with a longer timeout\n"
+    said = (
+        "the command was stopped after 1.5 s, the client's time limit; its changes were discarded"
+    )
+    assert ran.stderr == f"paddock: {said}; run it again with a longer timeout\n"
     assert ran.returncode == 124
     assert not (shell.project / "made").exists()
 
@@ -260,7 +262,7 @@ def test_what_is_thrown_away_of_a_command_is_said_and_none_of_it_is_there(shell:
     ran = shell.run("echo yes > a; cat a; exit 2")
 
     assert (ran.returncode, ran.stdout) == (2, "yes\n")
-    assert ran.stderr == 'paddock: 1 change was thrown away ([shell] commit = "none")\n'
+    assert ran.stderr == 'paddock: 1 change was discarded ([shell] commit = "none")\n'
     assert not (shell.project / "a").exists()
     assert shell.run("cat README.md").stderr == ""
 

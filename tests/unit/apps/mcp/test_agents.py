@@ -7,8 +7,8 @@ import pytest
 from mcp_types import ElicitResult
 from msgspec.structs import asdict, replace
 
-from paddock.apps.mcp.agents import Agents, Served, settle_changes
-from paddock.apps.mcp.elicitation import Returned, ReturningAsker
+from paddock.apps.mcp.agents import Agents, ServedAgent, settle_changes
+from paddock.apps.mcp.elicitation import ReturnedAnswer, ReturningAsker
 from paddock.assembly.inbox_answers import grant
 from paddock.assembly.project_open import open_project
 from paddock.errors import ConfigError, UsageError
@@ -97,16 +97,16 @@ def test_another_directory_in_the_workspaces_place_is_the_one_that_is_served(age
     (place.project / "README.md").write_text("the new one")
     after = agents.get()
 
-    assert not before.seen.governs
+    assert not before.seen.is_current
     assert after.runtime.call("view", {"path": "README.md"}).content == "     1\tthe new one"
 
 
 def test_what_was_asked_under_another_policy_does_not_count(agents, place):
     before = agents.get()
     (place.project / "new.txt").write_text("new")
-    assert before.seen.governs
+    assert before.seen.is_current
     place.govern(TIGHTER)
-    assert not before.seen.governs
+    assert not before.seen.is_current
 
 
 def test_a_directory_of_agents_that_others_can_write_serves_nothing(agents, place):
@@ -125,7 +125,7 @@ def test_a_plane_that_was_moved_is_looked_at_again(agents, place):
     root = agents.project.layout.root
     os.rename(root, place.project / "plane")
 
-    with pytest.raises(UsageError, match="there is no agent"):
+    with pytest.raises(UsageError, match="no agent is named"):
         agents.get()
 
 
@@ -151,7 +151,7 @@ class BetweenLooks(Inbox, frozen=True):
         return found
 
 
-def asked_about(served: Served) -> Parked:
+def asked_about(served: ServedAgent) -> Parked:
     """A command whose changes wait for the answer of a client that makes its call again."""
     asker = ReturningAsker(served.inbox, None, "client x")
     bounds = Bounds(approver=InboxApprover(asker, lambda: served.inbox))
@@ -170,7 +170,7 @@ def test_of_a_clients_yes_and_an_operators_at_the_same_moment_one_counts(agents,
         grant(served.project, parked.id, "operator")
 
     inbox = BetweenLooks(**asdict(served.inbox), happens=grant_elsewhere)
-    returned = Returned(parked.id, parked.request.digest, YES)
+    returned = ReturnedAnswer(parked.id, parked.request.digest, YES)
     asker = ReturningAsker(inbox, returned, "client x")
     result = settle_changes(replace(served, inbox=inbox), asker, "run_shell", COMMAND, FREE)
 
@@ -187,7 +187,7 @@ def test_a_clients_yes_alone_brings_the_changes_in(agents, place):
     place.govern(SHOWN)
     served = agents.get()
     parked = asked_about(served)
-    returned = Returned(parked.id, parked.request.digest, YES)
+    returned = ReturnedAnswer(parked.id, parked.request.digest, YES)
     asker = ReturningAsker(served.inbox, returned, "client x")
 
     result = settle_changes(served, asker, "run_shell", COMMAND, FREE)

@@ -77,7 +77,7 @@ def test_another_programs_entry_of_our_name_stays(user, scope, known):
     file.write_bytes(content)
     ran = user.run("mcp", "install", "--client", "claude", "--scope", scope)
     assert (ran.status, file.read_bytes()) == (2, content)
-    assert "another server 'paddock' is configured" in ran.err
+    assert "another program is configured as the server 'paddock'" in ran.err
 
 
 def test_of_an_entry_of_ours_only_what_starts_the_server_is_set(user):
@@ -254,7 +254,7 @@ def test_a_file_that_was_made_for_the_entry_goes_with_it(user, client, scope):
         False,
     )
     again = user.run("mcp", "uninstall", "--client", client, "--scope", scope)
-    assert (again.status, again.out) == (0, f"is not in {file}\n")
+    assert (again.status, again.out) == (0, f"not installed in {file}\n")
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_what_was_there_before_is_byte_for_byte_as_it_was(user, client, content)
     install(user, client)
     assert file.read_bytes() != content
     ran = user.run("mcp", "uninstall", "--client", client, "--scope", "project")
-    assert (ran.status, ran.out, file.read_bytes()) == (0, f"taken out of {file}\n", content)
+    assert (ran.status, ran.out, file.read_bytes()) == (0, f"removed from {file}\n", content)
     assert os.stat(file).st_mode & 0o777 == 0o664
 
 
@@ -330,7 +330,7 @@ def test_where_else_it_stands_is_said_and_it_is_not_gone_for_whoever_names_no_sc
     line = "paddock mcp uninstall --client claude --scope user"
     assert (ran.status, ran.err) == (
         1,
-        f"note: it stands in {elsewhere} (scope user): {line}\n",
+        f"note: the server is still in {elsewhere} (scope user): {line}\n",
     )
     install(user, "claude")
     taken = user.run("mcp", "uninstall", "--client", "claude", "--json")
@@ -342,4 +342,4 @@ def test_where_else_it_stands_is_said_and_it_is_not_gone_for_whoever_names_no_sc
     assert elsewhere.exists()
     elsewhere.write_bytes(b"{")
     unknown = user.run("mcp", "uninstall", "--client", "claude", "--scope", "project")
-    assert (unknown.status, "nobody can tell whether it stands in" in unknown.err) == (0, True)
+    assert (unknown.status, "cannot determine whether the server is in" in unknown.err) == (0, True)

@@ -62,11 +62,11 @@ def test_a_blank_line_is_nothing(line):
     [
         (b'{"method": "caf\xe9"}', "not UTF-8 at byte 15"),
         (b'{"method": "\xed\xa0\x80"}', "not UTF-8 at byte 12"),
-        (b"{", "no JSON that can be read: EOF while parsing an object at line 1 column 1"),
-        (PING + b"\x00", "no JSON that can be read: trailing characters at line 1 column 46"),
+        (b"{", "not valid JSON: EOF while parsing an object at line 1 column 1"),
+        (PING + b"\x00", "not valid JSON: trailing characters at line 1 column 46"),
         (
             b"[" * 100_000,
-            "no JSON that can be read: recursion limit exceeded at line 1 column 202",
+            "not valid JSON: recursion limit exceeded at line 1 column 202",
         ),
     ],
 )
@@ -77,11 +77,11 @@ def test_what_is_no_json_is_answered_without_an_id(line, why):
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        (b"[" + PING + b"]", "batches are not served: send one message a line"),
-        (b"[]", "batches are not served: send one message a line"),
-        (b"null", "a message is an object, and this is null"),
+        (b"[" + PING + b"]", "batches are not supported: send one message per line"),
+        (b"[]", "batches are not supported: send one message per line"),
+        (b"null", "a message must be an object, not null"),
         (b'"\\ud83d"', f"the message cannot be read: {HALF_PAIR} 8"),
-        (b"{}", "there is no 'method', no 'result' and no 'error'"),
+        (b"{}", "'method', 'result' and 'error' are all missing"),
     ],
 )
 def test_json_that_is_no_message_is_answered_without_an_id(line, why):
@@ -187,7 +187,7 @@ def test_content_that_is_not_read_here_is_read_by_nobody_else(content, request_i
 @pytest.mark.parametrize("value", ["1.5", "true", "null", "[]", "{}"])
 def test_a_request_whose_id_is_none_is_no_notification(value):
     line = f'{{"jsonrpc": "2.0", "id": {value}, "method": "ping"}}'.encode()
-    why = f"'id' has to be a string or an integer, not '{value}'"
+    why = f"'id' must be a string or an integer, not '{value}'"
     assert parse_line(line) == refused(-32600, why)
 
 
@@ -203,12 +203,12 @@ def test_an_id_that_cannot_be_sent_back_is_not(value):
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"jsonrpc": "1.0", "method": "ping"}, """'jsonrpc' has to be "2.0", not '"1.0"'"""),
-        ({"method": "ping"}, """'jsonrpc' has to be "2.0", and is missing"""),
-        ({"jsonrpc": "2.0", "method": 5}, "'method' has to be a string, not '5'"),
+        ({"jsonrpc": "1.0", "method": "ping"}, """'jsonrpc' must be "2.0", not '"1.0"'"""),
+        ({"method": "ping"}, """'jsonrpc' must be "2.0", but is missing"""),
+        ({"jsonrpc": "2.0", "method": 5}, "'method' must be a string, not '5'"),
         (
             {"jsonrpc": "2.0", "method": "ping", "params": ["x" * 300]},
-            f"'params' has to be an object, not '[\"{'x' * 198}' (and 104 more characters)",
+            f"'params' must be an object, not '[\"{'x' * 198}' (and 104 more characters)",
         ),
     ],
 )
@@ -221,15 +221,15 @@ def test_of_another_shape_a_request_is_answered_with_why_and_a_notification_is_n
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"result": None}, "'result' has to be an object, not 'null'"),
-        ({"result": "accept"}, """'result' has to be an object, not '"accept"'"""),
+        ({"result": None}, "'result' must be an object, not 'null'"),
+        ({"result": "accept"}, """'result' must be an object, not '"accept"'"""),
         (
             {"error": {"code": "a"}},
-            """'error' has to be an object with a code and a message, not '{"code": "a"}'""",
+            """'error' must be an object with a code and a message, not '{"code": "a"}'""",
         ),
         (
             {"result": {}, "error": {"code": 1, "message": "no"}},
-            "an answer has either 'result' or 'error'",
+            "an answer must have 'result' or 'error', not both",
         ),
     ],
 )
@@ -239,7 +239,7 @@ def test_an_answer_of_another_shape_ends_what_waits_for_it_and_is_not_answered(f
 
 
 def test_what_may_be_an_answer_is_both_answered_and_the_end_of_what_waits():
-    why = "there is no 'method', no 'result' and no 'error'"
+    why = "'method', 'result' and 'error' are all missing"
     ended = error(-32600, why, 3)
     assert parse_line(b'{"jsonrpc": "2.0", "id": 3}') == Unusable(
         f"answer: {why}", answer=ended, ends=ended

@@ -9,7 +9,7 @@ ISSUES = {"command": "npx", "args": ["-y", "issues"], "env": {"TOKEN": "t"}}
 TABLE = """[mcp.servers.issues]
 command = ["npx", "-y", "issues"]
 env = { TOKEN = "t" }
-# network = ["HOST:443"]  # what it may reach
+# network = ["HOST:443"]  # hosts it may reach
 # files = "read"  # or "write"
 """
 
@@ -34,7 +34,7 @@ def test_a_server_stands_in_the_policy_and_the_client_starts_ours(user):
         {"paddock": {"command": "paddock", "args": ["mcp"]}},
     )
     assert ran.out == (
-        f"moved issues into {policy}; look at what they may reach, then: paddock trust, and "
+        f"moved issues into {policy}; check what they may reach, then: paddock trust, and "
         "paddock mcp review\n"
     )
 
@@ -60,14 +60,14 @@ def test_nothing_that_was_moved_counts_before_it_is_trusted(user):
         (
             {"url": "https://a.example", "headers": {"A": "b"}},
             (
-                "its headers may hold a secret: keep that as a credential, and add the server with "
+                "its headers may contain a secret: store that as a credential, and add the server with "
                 "paddock mcp add --url … --header"
             ),
         ),
-        ({"command": "x", "args": ["${KEY}"]}, "the client fills in ${…}"),
-        ({"type": "sse", "url": "https://a.example"}, "it is reached by SSE, or turned off"),
+        ({"command": "x", "args": ["${KEY}"]}, "it contains ${…}, which only the client expands"),
+        ({"type": "sse", "url": "https://a.example"}, "it uses SSE, or is disabled"),
         ({}, "it has neither a command nor a url"),
-        ({"command": "x", "args": 5}, "its args are no list"),
+        ({"command": "x", "args": 5}, "args: expected a list"),
     ],
 )
 def test_what_policy_cannot_say_stays_with_the_client(user, entry, why):
@@ -141,4 +141,4 @@ def test_a_policy_in_json_is_refused(user):
     (user.project / "paddock.json").write_text("{}")
     ran = user.run("mcp", "import", "--client", "claude")
 
-    assert (ran.status, "servers are moved into TOML alone" in ran.err) == (3, True)
+    assert (ran.status, "servers can be moved only into TOML" in ran.err) == (3, True)

@@ -6,7 +6,7 @@ import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from paddock.apps.mcp.agents import Served
+from paddock.apps.mcp.agents import ServedAgent
 from paddock.apps.mcp.server import Calls, Handlers
 from paddock.errors import PermissionDeniedError
 
@@ -19,7 +19,7 @@ class SlowDoor:
     def __init__(self) -> None:
         self.free = threading.Event()
 
-    def served(self) -> Served:
+    def served(self) -> ServedAgent:
         assert self.free.wait(PATIENCE_S)
         raise PermissionDeniedError("nobody is in")
 

@@ -157,11 +157,11 @@ def test_every_line_that_is_no_message_is_answered_and_ends_nothing(place):
     )
     assert answers(ran) == [
         refused(
-            "no JSON that can be read: EOF while parsing an object at line 1 column 1",
+            "not valid JSON: EOF while parsing an object at line 1 column 1",
             code=-32700,
         ),
-        refused("batches are not served: send one message a line"),
-        refused("'id' has to be a string or an integer, not '1.5'"),
+        refused("batches are not supported: send one message per line"),
+        refused("'id' must be a string or an integer, not '1.5'"),
         refused(
             "the message cannot be read: half of a surrogate pair, "
             "unexpected end of hex escape at line 1 column 100",
@@ -198,8 +198,8 @@ def test_a_notification_that_cannot_be_used_is_said_on_stderr_alone(program):
     program.send({"jsonrpc": "1.0", "method": "notifications/x"}, request(1, "ping"))
     assert program.receive() == PONG
     said = program.process.stderr.readline()
-    why = """notification: 'jsonrpc' has to be "2.0", not '"1.0"'"""
-    assert said.decode() == f"paddock mcp: a message was not used, {why}\n"
+    why = """notification: 'jsonrpc' must be "2.0", not '"1.0"'"""
+    assert said.decode() == f"paddock mcp: a message was ignored, {why}\n"
 
 
 def test_text_streams_are_served(place):

@@ -74,7 +74,7 @@ def test_a_witness_may_have_signed_too():
 @pytest.mark.parametrize(
     ("note", "said"),
     [
-        (signed().replace("\n8\n", "\n9\n"), "false signature"),
+        (signed().replace("\n8\n", "\n9\n"), "invalid signature"),
         (signed(key=make_key(ORIGIN, bytes(32))), "did not sign"),
         (signed(key=make_key("another", bytes(32))), "did not sign"),
         (signed(CHECKPOINT.text.replace("test", "toast")), "a checkpoint of"),

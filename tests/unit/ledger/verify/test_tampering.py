@@ -226,7 +226,7 @@ def test_a_format_that_neither_knows_is_refused_by_both(ledger):
     ledger.write([ledger.lines()[0].replace(b'"format":1', b'"format":2')])
     ledger.forget_sidecars()
 
-    with pytest.raises(HostError, match="format 2 is not known"):
+    with pytest.raises(HostError, match="unknown ledger format 2"):
         verify(ledger.path)
     assert found_by_other(ledger) == [1]
 

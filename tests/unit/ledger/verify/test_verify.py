@@ -48,7 +48,7 @@ def test_a_whole_ledger_has_no_problems(path):
     assert (found.head.seq, found.head.hash) == (COUNT - 1, leaf_hash(lines[-1]))
     assert found.uncovered == (
         "entries 0 to 9 are covered by no exported checkpoint: "
-        "they could have been cut off or written anew"
+        "they could have been cut off or rewritten"
     )
 
 
@@ -280,7 +280,7 @@ def test_another_format_version_is_not_verified(tmp_path):
     body = encode_body(entry, "LED-" + "0" * 32, "1970-01-01T00:00:00.000000Z")
     write(path, [chain_line(body, 0, "0" * 64)])
 
-    with pytest.raises(HostError, match="format 2 is not known"):
+    with pytest.raises(HostError, match="unknown ledger format 2"):
         verify(path)
 
 

@@ -5,7 +5,7 @@ import pytest
 from paddock.policy.commands import parse_line
 from tests.unit.policy.commands.touching import copied_by, removed_by, written_by
 
-ASKED_OF_SED = ("what sed writes or runs cannot be told from its script",)
+ASKED_OF_SED = ("the script does not show clearly what sed writes or runs",)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_hostile_sed_script_ends(unit):
     assert written_by(parse_line(f"sed '{unit * 20_000}' x")) == ()
 
 
-UNTOLD = "an option makes names of files that the words of the line do not tell"
+UNTOLD = "an option makes names of files that are not in the line"
 ALL_BUT_GIT = ("*", ".[!g]*", ".g[!i]*", ".gi[!t]*", ".git?*")
 
 
@@ -71,7 +71,9 @@ def test_what_would_be_gone_is_known(text, removed):
 
 @pytest.mark.parametrize("text", ["git clean -fd", "git clean -fd sub", "git clean -fx :/"])
 def test_what_git_alone_knows_to_be_untracked_is_asked_about(text):
-    assert parse_line(text).runtime_only == ("git clean removes every file that git does not keep",)
+    assert parse_line(text).runtime_only == (
+        "git clean removes every file that git does not track",
+    )
 
 
 @pytest.mark.parametrize(
@@ -206,7 +208,7 @@ def test_of_the_variables_of_node_those_count_that_load_something():
         assert parse_line(f"{name}=x npm test").runtime_only == ()
 
 
-REWRITES = "git rewrites files that it finds by itself, and words do not tell which"
+REWRITES = "git rewrites files that are not named in the line"
 
 
 @pytest.mark.parametrize(
@@ -383,10 +385,10 @@ def test_what_lesser_known_programs_write(text, touched):
 @pytest.mark.parametrize(
     ("text", "asked"),
     [
-        ("curl -K x http://h", "an option makes names of files that the words of the line"),
-        ("curl -sKx http://h", "an option makes names of files that the words of the line"),
+        ("curl -K x http://h", "an option makes names of files that are not in the line"),
+        ("curl -sKx http://h", "an option makes names of files that are not in the line"),
         ("split --filter='cat > prot/x' a", "an option makes names of files"),
-        ("curl --config x", "an option makes names of files that the words of the line"),
+        ("curl --config x", "an option makes names of files that are not in the line"),
         ("git checkout-index -f -a", "an option makes names of files"),
         ("git checkout-index --prefix=prot/ -f src/x", "an option makes names of files"),
         ("git checkout-index --prefix prot/ -f src/x", "an option makes names of files"),

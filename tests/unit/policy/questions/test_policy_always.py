@@ -119,12 +119,12 @@ def test_every_profile_of_the_chain_that_asks_gets_the_rule():
 @pytest.mark.parametrize(
     ("action", "why"),
     [
-        ("tool:shell:run rm -r build", "asks all the same"),
+        ("tool:shell:run rm -r build", "still asks"),
         ("tool:shell:run npm test $(id)", "not certain"),
         ("tool:shell:run eval x", "not certain"),
-        ("tool:shell:run npm test > out", "asks all the same"),
+        ("tool:shell:run npm test > out", "still asks"),
         ("tool:shell:run A=1 npm test", "is not matched"),
-        ("tool:mcp:call mcp__*", "stands for anything"),
+        ("tool:mcp:call mcp__*", "is a wildcard in a rule"),
         ("tool:file:view a", "does not ask"),
         ("tool:file:create  a", "cannot be written"),
         ("tool:file:create ../a", "not a resolved path"),

@@ -40,7 +40,7 @@ def policy(text: str) -> Policy:
         ),
         (
             "{}",
-            'its "/limit" = { max = 100 } does not hold: it is not there, or of another type',
+            'its "/limit" = { max = 100 } does not hold: it is missing, or of another type',
         ),
         ('{"limit": 5, "x": 1}', "it allows no further arguments"),
     ],
@@ -101,7 +101,7 @@ def test_a_call_whose_arguments_are_not_kept_whole_is_not_replayed_where_a_rule_
 ):
     report = replay([past(arguments)], OnePolicy(policy(LIMITED)))
     assert [(each.why, each.detail) for each in report.lost] == [
-        (Why.CUT, "the record keeps no arguments of it whole")
+        (Why.CUT, "the record does not keep its arguments completely")
     ]
     now = explain_now(past(arguments), policy(LIMITED))
     assert now.note != ""

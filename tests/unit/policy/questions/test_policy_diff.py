@@ -138,7 +138,7 @@ def test_a_change_without_effect_finds_none_and_says_what_that_does_not_prove() 
         "  deny tool:shell:run git push origin (new.toml:3)",
     ]
     assert report.conclusion.startswith("no example was found: ")
-    assert "That is no proof" in report.conclusion
+    assert "This is not a proof" in report.conclusion
     assert report.tried > 0
 
 
@@ -313,7 +313,7 @@ def test_rules_of_a_persons_own_are_a_row_each_and_those_built_in_are_one() -> N
         "tool:output:write example, tool:search:find example, and "
     )
     assert all(f"tool:client:{name}" in row[1] for name in CLIENT_TOOLS)
-    assert row[2:] == ["  new: no rule; unknown is no", "  for: profile standard"]
+    assert row[2:] == ["  new: no rule (denied by default)", "  for: profile standard"]
 
 
 def test_a_warning_alone_is_a_witness_of_its_own_kind_and_no_rule_is_named() -> None:

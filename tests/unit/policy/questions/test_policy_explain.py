@@ -119,7 +119,7 @@ def test_a_change_of_a_preset_says_that_a_profile_in_a_file_extends_it() -> None
     assert change.outcome is Outcome.ALLOW
     assert change.text == (
         'add `allow = ["tool:mcp:call mcp__x"]` to [profiles.standard], in paddock.toml, with '
-        '`extends = "standard"`: without it a profile in a file replaces the built-in one whole'
+        '`extends = "standard"`: without it a profile in a file replaces the built-in one completely'
     )
     (denied,) = explained("tool:file:view a", "standard").changes
     assert denied.text.startswith(
@@ -127,7 +127,7 @@ def test_a_change_of_a_preset_says_that_a_profile_in_a_file_extends_it() -> None
     )
 
 
-PATHS = "no rule lifts it, since {} stands above every profile: "
+PATHS = "no rule can lift it, since {} overrides every profile: "
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_what_nothing_lifts_is_said_to_be_so() -> None:
     assert explained("tool:file:create paddock.toml", "open").changes == (
         ProposedChange(
             'cannot be lifted: "paddock.toml" is one of Paddock\'s own files; '
-            "operators change them, agents never"
+            "only operators change them"
         ),
     )
 
@@ -201,7 +201,7 @@ def test_no_list_is_left_that_only_takes_out_since_it_would_not_load() -> None:
 
 def test_what_stands_above_and_in_the_profile_are_both_named_and_tried_together() -> None:
     first, second = explained("tool:file:create conf/a").changes
-    assert first.text.startswith("no rule lifts it, since protected ")
+    assert first.text.startswith("no rule can lift it, since protected ")
     assert second.text.startswith('and besides: add "tool:file:create conf/a" to the list allow ')
     assert (first.outcome, second.outcome) == (None, Outcome.ALLOW)
 
@@ -241,7 +241,7 @@ def test_what_is_known_at_run_time_only_needs_another_line_or_an_approval() -> N
     guarded = policy('[profiles.p]\nallow = ["tool:*"]\ndeny = ["tool:shell:run git push *"]')
     changes = explained("tool:shell:run eval x", "p", guarded).changes
     assert all(not change.was_tried for change in changes)
-    assert "write the command so that all of it stands in the line" in changes[0].text
+    assert "write the whole command literally in the line" in changes[0].text
 
 
 @pytest.mark.parametrize(
@@ -250,14 +250,14 @@ def test_what_is_known_at_run_time_only_needs_another_line_or_an_approval() -> N
         ("tool:file:view docs/a.md", "letter case or Unicode form differs"),
         ("tool:file:view Docs/a/b.md", "its * does not cross a slash"),
         ("tool:file:view x/Docs/a.md", "it is anchored at the workspace root"),
-        ("tool:file:create out", "it matches what is below, not the directory itself"),
+        ("tool:file:create out", "it matches entries below, not the directory itself"),
         ("tool:file:delete out/x", "it is for tool:file:create, not for tool:file:delete"),
         ("tool:file:view Docs/a.txt", "the path differs"),
         ("tool:mcp:call mcp__toy__add", "letter case differs"),
         ("tool:mcp:call mcp__toy__sub", "the name differs"),
         ("tool:shell:run git diff --output=x", "an allow matches only the exact command"),
         ("tool:shell:run git diff && make", "an allow has to match every command"),
-        ("tool:shell:run git stash", "the words behind the program differ"),
+        ("tool:shell:run git stash", "the words after the program differ"),
     ],
 )
 def test_a_near_miss_says_what_kept_it_from_matching(text: str, why: str) -> None:
@@ -338,9 +338,9 @@ def test_the_text_and_the_json_say_the_same() -> None:
         explanation.render()
         == f"""\
 deny: tool:file:view docs/a.md
-  reason: no rule of the profile "p" matches "tool:file:view docs/a.md", and unknown is no; an \
+  reason: no rule of the profile "p" matches "tool:file:view docs/a.md", so it is denied; an \
 operator can allow it in [profiles.p]
-  rule:   none matches, and unknown is no
+  rule:   none matches, so it is denied
   agents: main (profiles: p)
   nearly matched: tool:file:view Docs/*.md (allow, profiles.p.allow, paddock.toml:4): letter case \
 or Unicode form differs, and an allow compares exactly
@@ -381,7 +381,7 @@ def test_the_exact_pattern_of_an_action_matches_it_alone(action: Action, pattern
 
 
 TRUSTING = "paddock trust"
-TRUST = f"look at paddock.toml, which is not trusted, and trust it: {TRUSTING}"
+TRUST = f"review paddock.toml, which is not trusted, and trust it: {TRUSTING}"
 
 
 def test_where_an_untrusted_file_has_the_rule_already_the_change_is_to_trust_it() -> None:
@@ -420,7 +420,7 @@ def test_where_trust_alone_changes_nothing_what_to_write_first_is_said() -> None
         ),
     )
     (whole,) = explained("tool:mcp:call mcp__a__b", "locked", cloned).changes
-    assert whole.text.endswith(f"a profile in a file replaces the built-in one whole{then}")
+    assert whole.text.endswith(f"a profile in a file replaces the built-in one completely{then}")
     # Denying needs nobody's trust, and neither does what stands elsewhere.
     (denied,) = explained("tool:client:Agent", "open", cloned).changes
     assert (denied.outcome, then in denied.text) == (Outcome.DENY, False)
@@ -536,8 +536,7 @@ def test_no_trust_opens_the_plane_below_an_untrusted_project() -> None:
     below = parse_action("tool:file:create sub/notes.md")
     assert explain(cloned, chain, below).changes == (
         ProposedChange(
-            'cannot be lifted: "/sub/" is one of Paddock\'s own files; '
-            "operators change them, agents never"
+            'cannot be lifted: "/sub/" is one of Paddock\'s own files; only operators change them'
         ),
     )
     for decided in (cloned, cloned.as_if_trusted(), trusted):
@@ -568,7 +567,7 @@ commands = ["psql *"]
     ("action", "why"),
     [
         ("connect a.example.org:80", "it is for other ports"),
-        ("connect example.org:443", "it is for the names below, not for this one"),
+        ("connect example.org:443", "it matches names below this one, not the name itself"),
         ("connect db.example.org:5432", "it counts only for commands like psql *"),
         ("request PUT api.test/v1/a", "its method or its path differs in one of the readings"),
         ("request GET api.test/v1/../a", "its method or its path differs in one of the readings"),

@@ -92,7 +92,7 @@ def test_what_a_model_wrote_draws_no_row_of_its_own() -> None:
         "  when:   now, seq 3",
         f"  action: {SHOWN}",
         f"  reason: {SHOWN}",
-        "  rule:   none matched, and unknown is no",
+        "  rule:   none matched, so it was denied",
         "  agents: ",
         "  policy: none was asked",
         "  result: none on record",
@@ -247,5 +247,5 @@ def test_where_it_cannot_be_told_it_says_why(
 ) -> None:
     found = explain_now(call, now)
     assert found == Now(note)
-    assert found.render() == f"  to change it: not told: {note}"
+    assert found.render() == f"  to change it: not known: {note}"
     assert found.as_json() == {"note": note, "actions": [], "actions_left_off": 0}

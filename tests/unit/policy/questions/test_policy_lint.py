@@ -291,8 +291,8 @@ def test_an_interpreter_is_found_where_a_star_says_what_it_runs(
     assert said == [
         (
             f'paddock.toml:2: lint.interpreter: "{rule}" allows every command: '
-            f"{interpreter} runs what its arguments say\n"
-            "  hint: name what it runs, as in python -m pytest * or make test"
+            f"{interpreter} runs any code in its arguments\n"
+            "  hint: name the code it runs, as in python -m pytest * or make test"
         )
     ] * bool(interpreter)
 
@@ -363,9 +363,9 @@ deny = ["tool:file:create db/**"]
     (finding,) = lint(policy(text))
     assert finding.render() == (
         'paddock.toml:4: lint.half_denied: "tool:file:create db/**" is denied, '
-        "and str_replace, link and mode stay allowed on the same paths\n"
+        "but str_replace, link and mode stay allowed on the same paths\n"
         "  hint: to stop all writing there, put the path into [paths] protected; "
-        "or name these, too"
+        "or deny these, too"
     )
 
 
@@ -459,8 +459,8 @@ def test_what_the_lint_says_of_an_exception_names_its_list_and_what_stands_above
     built_in = '"node_modules/", "package-lock.json", "yarn.lock"'
     (finding,) = lint(policy(f'[paths]\ngenerated = [{built_in}, "/gen/", "!/gen/a.md"]'))
     assert finding.render() == (
-        'paddock.toml:2: lint.takes_back_nothing: "!/gen/a.md" takes back nothing from generated: '
-        'it lies below "/gen/"\n  hint: write "/gen/**" in place of "/gen/"'
+        'paddock.toml:2: lint.takes_back_nothing: "!/gen/a.md" excludes nothing from generated: '
+        'it is below "/gen/"\n  hint: write "/gen/**" in place of "/gen/"'
     )
 
 
@@ -489,7 +489,7 @@ def test_what_a_list_loses_of_the_built_in_one_is_told_once(lists: str, lost: st
         name = lists.partition(" ")[0]
         wanted = (
             f"paddock.toml:2: lint.names_lost: paths.{name} replaces the built-in list and loses"
-            f" {lost}\n  hint: add them, or each with a ! before it where it is meant to be left out"
+            f" {lost}\n  hint: add them, with a ! before each that is left out on purpose"
         )
         assert [each.render() for each in said] == ([wanted] if lost else [])
 

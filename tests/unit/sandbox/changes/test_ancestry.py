@@ -9,7 +9,7 @@ from paddock.sandbox.changes.upper import Look
 from paddock.sandbox.hidden import KnownDirectory
 from paddock.workspace.metadata import FileStatus
 
-SAME, STRANGER, EXCHANGED = Ancestor.SAME, Ancestor.STRANGER, Ancestor.EXCHANGED
+SAME, NEW, REPLACED = Ancestor.SAME, Ancestor.NEW, Ancestor.REPLACED
 START = 1_000
 BEFORE, SINCE = START - 1, START
 
@@ -41,33 +41,33 @@ CASES = {
     "exchanged right above": (
         {"a": known(2), "a/b": known(3)},
         {"a": standing(2, SINCE), "a/b": standing(4, SINCE)},
-        EXCHANGED,
+        REPLACED,
     ),
     "exchanged far above": (
         {"a": known(2), "a/b": known(3)},
         {"a": standing(9, SINCE), "a/b": standing(3)},
-        EXCHANGED,
+        REPLACED,
     ),
     "exchanged for one that keeps its time": (
         {"a": known(2), "a/b": known(3)},
         {"a": standing(9), "a/b": standing(8)},
-        EXCHANGED,
+        REPLACED,
     ),
     "exchanged for one that lacks something": (
         {"a": known(2), "a/b": known(3)},
         {"a": standing(9)},
-        EXCHANGED,
+        REPLACED,
     ),
     "the same number on another device": (
         {"a": known(2), "a/b": known(3)},
         {"a": standing(2, device=7), "a/b": standing(3, device=7)},
-        EXCHANGED,
+        REPLACED,
     ),
-    "made since": ({}, {"a": standing(2, SINCE), "a/b": standing(3, SINCE)}, STRANGER),
+    "made since": ({}, {"a": standing(2, SINCE), "a/b": standing(3, SINCE)}, NEW),
     "put there since with what is in it": (
         {},
         {"a": standing(2, SINCE), "a/b": standing(3, BEFORE)},
-        STRANGER,
+        NEW,
     ),
     "made by the command alone": ({"a": known(2)}, {"a": standing(2)}, SAME),
     "closed to our look, and not changed since": (
@@ -92,9 +92,9 @@ def test_what_holds_a_name_of_the_root_is_always_the_same():
 def test_directories_that_are_found_later_count():
     found = ancestry({"a": known(2), "a/b": known(3)}, {"a": standing(2)})
     assert found.above("a/f") is SAME
-    found.standing["a/b"] = standing(4)
+    found.current["a/b"] = standing(4)
 
-    assert found.above("a/b/c") is EXCHANGED
+    assert found.above("a/b/c") is REPLACED
 
 
 def test_the_mode_of_the_start_is_known_of_what_stood_there():

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import FileChangedError
-from paddock.sandbox.changes.commit import Footing
+from paddock.sandbox.changes.commit import CommitCondition
 from paddock.workspace.apply import commit_changes
 from paddock.workspace.changes import (
     Absent,
@@ -51,8 +51,8 @@ def folder(name: str) -> MakeDirectory:
     return MakeDirectory(at(name), Absent(), 0o755)
 
 
-def footing(bench: Bench, *changes, git="safe", above=None) -> Footing:
-    return Footing(bench.workspace.root_fd, [changes], bench.objects, git, above or {})
+def footing(bench: Bench, *changes, git="safe", above=None) -> CommitCondition:
+    return CommitCondition(bench.workspace.root_fd, [changes], bench.objects, git, above or {})
 
 
 def standing(bench: Bench, *names: str) -> dict[str, tuple[int, int]]:
@@ -66,9 +66,9 @@ HEAD = b"ref: refs/heads/main\n"
 @pytest.mark.parametrize(
     ("stands", "named"),
     [
-        ("s/config", "with 's/config', which stood there, it would become a repository"),
-        ("s/hooks/x", "with 's/hooks', which stood there, it would become a repository"),
-        ("s/info/attributes", "with 's/info/attributes', which stood there, it would become"),
+        ("s/config", "with the existing 's/config' it would become a repository"),
+        ("s/hooks/x", "with the existing 's/hooks' it would become a repository"),
+        ("s/info/attributes", "with the existing 's/info/attributes' it would become"),
     ],
 )
 def test_what_completes_a_repository_is_refused_where_configuration_has_come(bench, stands, named):
@@ -117,7 +117,7 @@ def test_what_an_ordinary_operation_writes_is_let_in_wherever_its_content_comes_
         footing(bench, given, stored, mode, folders, folder(".git/refs/tags")).verify()
         bad = WriteFile(at(".git/refs/heads/a"), GivenContent(fd, "bad"), Absent(), 0o644)
         for change in (bad, file(bench, ".git/refs/heads/b", b"../../etc\n")):
-            with pytest.raises(FileChangedError, match="its content is not what git writes there"):
+            with pytest.raises(FileChangedError, match="git does not write such content there"):
                 footing(bench, change).verify()
     finally:
         os.close(fd)

@@ -7,7 +7,7 @@ import pytest
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.sandbox.changes.differences import ChangeKind, CommandChange
 from paddock.sandbox.changes.judgement import (
-    Bench,
+    JudgeContext,
     StagedJudgement,
     judge_changes,
     settle_commit,
@@ -21,9 +21,9 @@ INDEX += hashlib.sha1(INDEX).digest()
 MAIN = (Agent("main", "standard"),)
 
 
-def bench(text: str = "", chain=MAIN, git="safe", **more) -> Bench:
+def bench(text: str = "", chain=MAIN, git="safe", **more) -> JudgeContext:
     policy = load_policy(PolicySource("paddock.toml", text.encode()))
-    return Bench(policy, chain, git, "/work/ws", ("/usr", "/home/u/.pyenv"), **more)
+    return JudgeContext(policy, chain, git, "/work/ws", ("/usr", "/home/u/.pyenv"), **more)
 
 
 def made(path, node=NodeKind.FILE, **more) -> CommandChange:
@@ -34,11 +34,11 @@ def gone(path, node=NodeKind.FILE) -> CommandChange:
     return CommandChange(path, ChangeKind.DELETED, node)
 
 
-def judge(change: CommandChange, on: Bench | None = None) -> StagedJudgement:
+def judge(change: CommandChange, on: JudgeContext | None = None) -> StagedJudgement:
     return judge_changes(on or bench(), [change])[0]
 
 
-def codes(on: Bench, *changes: CommandChange) -> list[tuple[str, str]]:
+def codes(on: JudgeContext, *changes: CommandChange) -> list[tuple[str, str]]:
     return [
         (each.change.path, each.code) for each in judge_changes(on, changes) if not each.is_allowed
     ]

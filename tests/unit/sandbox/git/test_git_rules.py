@@ -217,7 +217,7 @@ def test_a_checked_file_that_is_too_large_to_read_is_refused(name):
 @pytest.mark.parametrize("name", ["HEAD", "refs", "refs/heads/main", "guide.md", "config"])
 def test_nothing_lands_in_what_would_become_an_armed_repository(name):
     armed = GitDirectory("docs", armed_by="docs/config")
-    why = "with 'docs/config', which stood there, it would become a repository"
+    why = "with the existing 'docs/config' it would become a repository"
     assert judged(name, directory=armed) == GitRuling(False, why)
     assert judged("HEAD", directory=GitDirectory("docs")).is_allowed
 

@@ -1,13 +1,13 @@
-"""What runs at every tool call of a client, in a new process each time.
+"""The hook's fast path: a new process at every tool call of a client.
 
-    start, handler the process of one call; one event, decided here or declined
-    request        what a client asks, and what the call would do
-    flow, judge    judge, record, then answer, in this order; a command wrapped for the sandbox
-    image, engine  the compiled policy (paddock.policy.compiled): verified, asked
-    records        an entry, the warnings given; paddock.ledger.tail appends it
+    start, handler the process of one call; one event, decided here or left to the full path
+    request        parse the event, and find the operations that the call would perform
+    flow, judge    judge, record, then answer, in this order; wrap a command for the sandbox
+    image, engine  verify and query the compiled policy (paddock.policy.compiled)
+    records        ledger entries and shown warnings; paddock.ledger.tail appends entries
 
-Nothing here imports more than the interpreter carries with it (`posix`, `time`, `marshal`,
-`_json`, `_sha256`, `fcntl`): typing, dataclasses, re or pathlib alone cost more than a decision.
-Hence plain classes, and `TYPE_CHECKING` as a constant of our own. The full path uses the same
-modules, with a parser (`hook.context`) and another appender.
+Only modules built into the interpreter are imported (`posix`, `time`, `marshal`, `_json`,
+`_sha256`, `fcntl`): loading typing, dataclasses, re or pathlib takes longer than a decision. Hence
+plain classes and a local `TYPE_CHECKING`. The full path uses the same modules, with a command
+parser (`hook.context`) and another appender.
 """

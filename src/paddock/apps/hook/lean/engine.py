@@ -1,18 +1,18 @@
-"""Where a call is made, by whom, and the policy that holds for it, asked in its compiled form.
+"""Query the compiled policy in the context of one call: its project, agent and directory.
 
 A line of plain commands is split here without a parser; any other is declined (`DeclinedError`).
 Plain: printable ASCII on one line; words or quotes without expansion; `&&`, `||`, `;` and `|`;
-streams thrown away or joined. No program that starts another one, or writes what its words name.
+streams discarded or joined; no program that starts another one or writes files that it names.
 
-Threat: a line that bash reads otherwise: what is not on these lists is left to the parser; a
-property test holds both against each other.
+Threat: bash reads a line differently. Everything that these lists do not contain is left to the
+parser, and a property test compares both.
 """
 
 import posix
 
-from paddock.apps.hook.lean.image import look_at
+from paddock.apps.hook.lean.image import observe
 from paddock.apps.hook.lean.judge import ALSO, GUARD, LeanFinding, LeanLine, Rule
-from paddock.apps.hook.lean.request import Asked, DeclinedError
+from paddock.apps.hook.lean.request import DeclinedError, HookEvent
 from paddock.policy import compiled
 
 TYPE_CHECKING = False
@@ -44,11 +44,11 @@ _STARTING = ("ld", "pypy", "php", "lua", "tclsh", "perl", "ruby")
 Command = tuple[str, frozenset[str]]
 
 Identity = tuple[str, "list[Json]", str]
-"""An agent's name, it and its ancestors, and the digest of the policy that holds for it."""
+"""An agent's name, the agent and its ancestors, and the digest of its policy."""
 
 
-class Holding:
-    """A program, and for whom it runs commands; `kind`: of a client's agent, in that of `agent`."""
+class CommandWrapper:
+    """The program that runs an agent's commands; `kind`: a client's type that runs as `agent`."""
 
     def __init__(
         self, program: "Sequence[str]", root: str, agent: str, kind: str, workspace: str
@@ -60,21 +60,21 @@ class Holding:
         self.workspace = workspace
 
 
-class Ground:
-    """`today` is YYYY-MM-DD where the user is; `root` is real, `given_root` as the client names it.
+class HookContext:
+    """`today` is the user's local date, YYYY-MM-DD. `root` has no symlinks, `given_root` may.
 
-    Raises: DeclinedError: an agent that is in no table.
+    Raises: DeclinedError: the image does not contain the agent.
     """
 
-    def __init__(self, tables: "Json", asked: Asked, start: str, today: str) -> None:
+    def __init__(self, tables: "Json", event: HookEvent, start: str, today: str) -> None:
         self.tables = tables
         self.root, self.home, self.state = tables["scene"]
         self.given_root, self.today = start.rstrip("/") or "/", today if tables["scratch"] else ""
         self.warned: str = tables["warned"]
         self.on_allow, self.warnings, self.paranoid, self.shell = tables["hook"]
-        # `shell` is `confine` or `read`: what is wanted, whether or not it can be had here.
-        held, self.who = _find_identity(tables, asked.agent_type)
-        self.holding = _find_holding(tables, asked.agent_type)
+        # `shell` is the configured `confine` or `read`, even if this host cannot confine.
+        held, self.who = _find_identity(tables, event.agent_type)
+        self.wrapper = _find_wrapper(tables, event.agent_type)
         self._profiles: list[Json] = [
             {**tables["profiles"][number], "title": said} for number, said in held
         ]
@@ -96,7 +96,7 @@ class Ground:
         return compiled.is_safe(self.tables["guards"], self._hits_of(path))
 
     def find_secret_outside(self, path: str) -> "Rule | None":
-        """Return the pattern by which an absolute path outside the project is secret."""
+        """Return the pattern that makes an absolute path outside the project secret."""
         lists = self.tables["outside"]
         hits = compiled.find_hits(lists[0], path.lstrip("/"))
         found = compiled.find_listed(lists, hits, (compiled.SECRET,))
@@ -108,45 +108,45 @@ class Ground:
 
     @property
     def is_served(self) -> bool:
-        """Whether the client's own configuration starts our server. Raises: DeclinedError."""
+        """True if the client's configuration starts Paddock's server. Raises: DeclinedError."""
         if self.tables["served"] is None:
-            raise DeclinedError("a file that the client writes again and again says so")
+            raise DeclinedError("only a file that the client rewrites often says so")
         return self.tables["served"]
 
     def profile(
         self, category: str, operation: str, target: str, arguments: "Json" = None
     ) -> "list[LeanFinding]":
         found: list[LeanFinding] = []
-        asked = f"tool:{category}:{operation} {target}".rstrip()
+        action = f"tool:{category}:{operation} {target}".rstrip()
         for profile in self._profiles:
             matched = compiled.find_rules(profile, category, operation, target, False, arguments)
-            found += _said(profile, matched, category, operation, asked)
+            found += _conclude(profile, matched, category, operation, action)
         return found
 
     def line(self, text: str, base: str) -> LeanLine:
         commands = split_line(text, self.tables["shell"])
         if any("git" in programs for _, programs in commands) and is_bare_below(base):
-            raise DeclinedError("git would take a folder for a repository")
+            raise DeclinedError("git would treat a plain folder as a repository")
         said = LeanLine(self._words(commands))
         said.reads = tuple(("view", (), each) for each in named_files(text))
         said.is_guess = True
         return said
 
-    def held_line(self, text: str, directory: str) -> LeanLine:
-        """A plain line writes nothing for certain, from whatever directory."""
+    def confined_line(self, text: str, directory: str) -> LeanLine:
+        """Judge a plain line, which names no file that it surely writes, in any directory."""
         del directory
         rules = (rule for profile in self._profiles for rule in profile["commands"])
         is_plain = all(program is None for _, program in rules)
-        return LeanLine(self._words(split_line(text, self.tables["shell"], is_held=is_plain)))
+        return LeanLine(self._words(split_line(text, self.tables["shell"], is_confined=is_plain)))
 
     def is_outside(self, text: str) -> bool:
-        """No program of a plain line that `outside` does not name is outside."""
+        """Return False unless `outside` may name a program of the line. Raises: DeclinedError."""
         programs, is_wild = self.tables["outside_commands"]
         if not programs and not is_wild:
             return False
-        for _, named in split_line(text, self.tables["shell"], is_held=True):
+        for _, named in split_line(text, self.tables["shell"], is_confined=True):
             if is_wild or not programs.isdisjoint([name.casefold() for name in named]):
-                raise DeclinedError("a command that may be left to the client")
+                raise DeclinedError("a command that `outside` may leave to the client")
         return False
 
     def _words(self, commands: "list[Command]") -> "list[LeanFinding]":
@@ -157,8 +157,8 @@ class Ground:
             narrow = {program for _, program in profile["commands"] if program is not None}
             for command, programs in commands:
                 if "" in narrow or not narrow.isdisjoint([name.casefold() for name in programs]):
-                    raise DeclinedError("a rule of the profile may be about this command")
-                found += _said(profile, matched, "shell", "run", f"tool:shell:run {command}")
+                    raise DeclinedError("a rule of the profile may match this command")
+                found += _conclude(profile, matched, "shell", "run", f"tool:shell:run {command}")
         return found
 
     def _hits_of(self, path: str) -> "list[compiled.Hit]":
@@ -173,26 +173,26 @@ def _find_identity(tables: "Json", name: str) -> "tuple[tuple[tuple[int, str], .
     if name in agents:
         held, chain = agents[name]
         return held, (chain[0]["name"], chain, tables["digest"])
-    if _NAME_CHARS.issuperset(name) and look_at(f"{tables['declared']}/{name}") is not None:
+    if _NAME_CHARS.issuperset(name) and observe(f"{tables['declared']}/{name}") is not None:
         raise DeclinedError("an agent of this plane")
     held, (child, *chain) = agents[None]
     return held, (name, [{**child, "name": name}, *chain], tables["digest"])
 
 
-def _find_holding(tables: "Json", name: str) -> "Holding | None":
+def _find_wrapper(tables: "Json", name: str) -> "CommandWrapper | None":
     if tables["holding"] is None:
         return None
     program, root, agents = tables["holding"]
-    # One that the tables do not name is no agent of this plane: see `_find_identity`.
+    # A name that the tables lack is not an agent of this plane: see `_find_identity`.
     agent, workspace = agents.get(name) or agents[""]
-    return Holding(program, root, agent, "" if name in ("", agent) else name, workspace)
+    return CommandWrapper(program, root, agent, "" if name in ("", agent) else name, workspace)
 
 
-def _said(
-    profile: "Json", matched: "list[int]", category: str, operation: str, asked: str
+def _conclude(
+    profile: "Json", matched: "list[int]", category: str, operation: str, action: str
 ) -> "list[LeanFinding]":
     outcome, rank, deciding, reason = compiled.conclude(
-        profile, matched, category, operation, asked
+        profile, matched, category, operation, action
     )
     rule = None if deciding is None else deciding[2:7]
     others = (profile["rules"][number] for number in matched)
@@ -207,10 +207,10 @@ def _pattern_rule(lists: "Json", kind: str, number: int) -> Rule:
     return (compiled.DENY, text, compiled.source_of(kind), file, line)
 
 
-def split_line(text: str, tables: "Json", is_held: bool = False) -> "list[Command]":
+def split_line(text: str, tables: "Json", is_confined: bool = False) -> "list[Command]":
     """Return the commands of a plain line. Raises: DeclinedError.
 
-    `is_held`: in the sandbox, and no rule tells programs apart: then any that starts none is plain.
+    `is_confined`: in the sandbox, without rules for programs: only starting another is not plain.
     """
     if len(text) > LINE_CHARS_MAX or not text.isascii() or not text.isprintable():
         raise DeclinedError("a line that is long, or not printable ASCII")
@@ -224,30 +224,30 @@ def split_line(text: str, tables: "Json", is_held: bool = False) -> "list[Comman
             continue
         joiner = next((sign for sign in _JOINERS if text.startswith(sign, at)), "")
         if joiner:
-            commands.append(_command(text[start:end], words, tables, is_held))
+            commands.append(_command(text[start:end], words, tables, is_confined))
             words, has_ended = [], False
             at += len(joiner)
             if text[at : at + 1] not in ("", " "):
-                raise DeclinedError("an operator without a blank behind it")
+                raise DeclinedError("an operator without a blank after it")
             if joiner != ";" and not text[at:].strip():
                 raise DeclinedError("a line that ends in an operator")
             continue
         ending = text[at:].partition(" ")[0]
         if words and ending in _ENDINGS:
             if not text[end - 1].isalnum() and text[end - 1] not in "'\"/":
-                raise DeclinedError("a redirection behind a sign")
+                raise DeclinedError("a redirection after a special character")
             has_ended = True
             at += len(ending)
             continue
         if has_ended:
-            raise DeclinedError("words behind a redirection")
+            raise DeclinedError("words after a redirection")
         if not words:
             start = at
         word, at = _word(text, at, is_first=not words)
         words.append(word)
         end = at
     if words or not commands:
-        commands.append(_command(text[start:end], words, tables, is_held))
+        commands.append(_command(text[start:end], words, tables, is_confined))
     return commands
 
 
@@ -265,9 +265,9 @@ def named_files(text: str) -> "list[str]":
 
 
 def is_bare_below(directory: str) -> bool:
-    """Find whether git takes a folder without `.git` for a repository.
+    """Return True if git would treat a folder without `.git` as a repository.
 
-    Threat: an agent writes `HEAD`, `config`, `objects`, `refs`; the configuration names programs.
+    Threat: an agent writes `HEAD`, `objects`, `refs` and a `config` that names programs.
     """
     here = directory.rstrip("/") or "/"
     while True:
@@ -299,12 +299,12 @@ def _word(text: str, at: int, is_first: bool) -> "tuple[str, int]":
             close = text.find(char, at + 1)
             body = text[at + 1 : close]
             if close < 0 or is_first or (char == '"' and not _NOT_IN_DOUBLE.isdisjoint(body)):
-                raise DeclinedError("quotes that are not plain")
+                raise DeclinedError("quotes that need the parser")
             made += body
             at = close + 1
             continue
         if char not in _BARE:
-            raise DeclinedError("a character that may mean something to a shell")
+            raise DeclinedError("a character that may be special to a shell")
         made += char
         at += 1
     if at == start or text[start] == "=":
@@ -312,13 +312,13 @@ def _word(text: str, at: int, is_first: bool) -> "tuple[str, int]":
     return made, at
 
 
-def _command(text: str, words: "list[str]", tables: "Json", is_held: bool) -> Command:
+def _command(text: str, words: "list[str]", tables: "Json", is_confined: bool) -> Command:
     if not words or len(words) > WORDS_MAX or not tables[1].isdisjoint(words):
-        raise DeclinedError("no command, a long one, or a word that may be a keyword")
+        raise DeclinedError("an empty or long command, or a word that may be a keyword")
     if any("[" in word and ("$" in word or "`" in word) for word in words):
         raise DeclinedError("a word that may be evaluated")
-    _look(words, tables, is_held)
-    # Threat: a program that starts another one: wherever a rule's program is named counts.
+    _require_plain(words, tables, is_confined)
+    # Threat: a program starts another one. Any word or part of a word may name a rule's program.
     apart = (sign if sign in _IN_PROGRAM else " " for sign in " ".join(words))
     parts = [part.rpartition("/")[2] for part in (*words, *"".join(apart).split())]
     if "paddock" in parts:
@@ -326,33 +326,33 @@ def _command(text: str, words: "list[str]", tables: "Json", is_held: bool) -> Co
     return text, frozenset((*parts, *(part[:3] for part in parts if part[:4] == "git-")))
 
 
-def _look(words: "list[str]", tables: "Json", is_held: bool) -> None:
+def _require_plain(words: "list[str]", tables: "Json", is_confined: bool) -> None:
     starting, _, changing, nesting = tables
     program, *rest = words
     name = program.rpartition("/")[2]
     is_plain = _IN_PROGRAM.issuperset(program) and program[0] != "-" and name != ""
     if not is_plain or name in starting or name.startswith(_STARTING):
         raise DeclinedError("a program that may start another one")
-    if is_held:
+    if is_confined:
         return
     if name == "git":
-        _look_at_git(rest)
+        _require_plain_git(rest)
     elif name.startswith(("python", "node")):
         if not _STDIN.isdisjoint(rest) or not rest:
             raise DeclinedError("an interpreter that may read its input")
         if name.startswith("python") and rest[0] == "-m" and len(rest) > 1:
-            _look(rest[1:], tables, is_held)
+            _require_plain(rest[1:], tables, is_confined)
         elif rest[0].startswith("-"):
             raise DeclinedError("options of an interpreter")
     elif any(word.startswith(changing.get(name, ())) for word in words):
-        raise DeclinedError("a program that may write or start what its words name")
+        raise DeclinedError("a program that may write or start files that its words name")
     elif not nesting.get(name, frozenset()).isdisjoint(rest):
         raise DeclinedError("a program that starts another one")
 
 
-def _look_at_git(rest: "list[str]") -> None:
+def _require_plain_git(rest: "list[str]") -> None:
     if not rest or rest[0].startswith("-") or rest[0] in _GIT_WRITING:
-        raise DeclinedError("git does more than its words tell here")
+        raise DeclinedError("a git command with effects that its words do not show")
     for word in rest:
         name = word.partition("=")[0]
         is_long = name[:2] == "--" and any(
@@ -360,4 +360,4 @@ def _look_at_git(rest: "list[str]") -> None:
         )
         is_short = word[:1] == "-" != word[1:2] and not {"C", "o", "c", "O"}.isdisjoint(word)
         if is_long or is_short:
-            raise DeclinedError("an option of git that may name a place")
+            raise DeclinedError("a git option that may name a path or a program")

@@ -1,18 +1,18 @@
-"""The image of a project's policy: found, verified, loaded.
+"""Find, verify and load the image of a project's policy.
 
-All that the full path had looked at to make it is looked at again: any difference makes another.
+Everything that the full path observed for the image is observed again, and must be unchanged.
 
-Threat: whoever can write into Paddock's state directory could put an image there that allows
-everything. It is sealed with a key in the user's configuration; a broken seal, another owner or
-a looser mode means that there is no image.
+Threat: a process that can write into Paddock's state directory places an image there that allows
+everything. An image is sealed with a key in the user's configuration. It is ignored if the seal,
+the owner or the mode is wrong.
 """
 
-import marshal  # noqa: TID251 - nothing is read that our key did not seal
+import marshal  # noqa: TID251 - only data that our key sealed is read
 import posix
 import sys
 
 from paddock.apps.hook.lean.judge import folded
-from paddock.apps.hook.lean.request import Asked, DeclinedError
+from paddock.apps.hook.lean.request import DeclinedError, HookEvent
 from paddock.ledger.format.line import sha256
 
 TYPE_CHECKING = False
@@ -26,8 +26,8 @@ KEY_BYTES = 32
 IMAGE_BYTES_MAX = 8_000_000
 FILE_BYTES_MAX = 2_000_000
 CONTENT, NAME, FOLLOWED, LISTED = 0, 1, 2, 3
-"""Kinds of what was looked at: a file's bytes, what stands under a name, bytes through links,
-when a directory got or lost a name."""
+"""Kinds of observations: a file's content; the type and identity of an entry; content with
+symlinks followed; the change time of a directory's list of names."""
 _INNER = int.from_bytes(b"\x36" * 64, "big")
 _OUTER = int.from_bytes(b"\x5c" * 64, "big")
 _READ = posix.O_RDONLY | posix.O_NONBLOCK | posix.O_NOCTTY | posix.O_CLOEXEC
@@ -44,10 +44,10 @@ class Homes:
 
 
 def find_homes(variables: "Mapping[str, str]") -> Homes:
-    """Raises: DeclinedError where they take more thought."""
+    """Raises: DeclinedError if only the full path can find them."""
     home = variables.get("HOME", "")
     if home[:1] != "/" or variables.get("PADDOCK_PLANE"):
-        raise DeclinedError("a home or a plane that takes more thought")
+        raise DeclinedError("HOME or PADDOCK_PLANE needs the full path")
     state = _absolute(variables, "XDG_STATE_HOME") or f"{home}/.local/state"
     config = _absolute(variables, "XDG_CONFIG_HOME") or f"{home}/.config"
     paddock = variables.get("PADDOCK_HOME", "") or f"{state}/paddock"
@@ -61,10 +61,10 @@ def _absolute(variables: "Mapping[str, str]", name: str) -> str:
     return value if value[:1] == "/" else ""
 
 
-def image_path(homes: Homes, asked: Asked, start: str, variables: "Mapping[str, str]") -> str:
+def image_path(homes: Homes, event: HookEvent, start: str, variables: "Mapping[str, str]") -> str:
     named = "\0".join(
         (
-            *(FORMAT.decode(), asked.client, start, homes.home, homes.paddock, homes.config),
+            *(FORMAT.decode(), event.client, start, homes.home, homes.paddock, homes.config),
             *(variables.get(name, "") for name in _VARIABLES),
             *(str(posix.geteuid()), str(sys.implementation.cache_tag)),
         )
@@ -78,23 +78,23 @@ def key_path(homes: Homes) -> str:
 
 
 def load_image(path: str, key_file: str) -> "Json":
-    """Return the image if it is whole, ours, and nothing changed since. Raises: DeclinedError."""
+    """Return the image if its seal and its observations are valid. Raises: DeclinedError."""
     key = read_private(key_file, KEY_BYTES)
     sealed = read_private(path, IMAGE_BYTES_MAX)
     start = len(FORMAT) + 32
     if len(key) != KEY_BYTES or sealed[: len(FORMAT)] != FORMAT:
-        raise DeclinedError("no image, or one of another form")
+        raise DeclinedError("no image, or one of another format")
     body = sealed[start:]
     if seal(key, body) != sealed[len(FORMAT) : start]:
         raise DeclinedError("the image's seal is broken")
     image: Json = marshal.loads(body)  # noqa: S302 - sealed, and it makes plain values alone
-    if not all(look_at(path, kind) == wanted for kind, path, wanted in image["looked"]):
+    if not all(observe(path, kind) == wanted for kind, path, wanted in image["looked"]):
         raise DeclinedError("something changed since the image was made")
     return image
 
 
-def look_at(path: str, kind: int = NAME) -> "Json":
-    """Return what is seen there, None for nothing."""
+def observe(path: str, kind: int = NAME) -> "Json":
+    """Return the observed state of a path, or None if nothing is there."""
     if kind in (CONTENT, FOLLOWED):
         return _digest_at(path, _READ if kind == FOLLOWED else _READ | posix.O_NOFOLLOW)
     try:
@@ -141,11 +141,11 @@ def seal(key: bytes, body: bytes) -> bytes:
 
 
 def read_private(path: str, bytes_max: int) -> bytes:
-    """Read what nobody but this user can read or write. Raises: DeclinedError."""
+    """Read a file that only this user can read or write. Raises: DeclinedError."""
     try:
         status, content = _read(path, _READ | posix.O_NOFOLLOW, bytes_max)
     except OSError:
-        raise DeclinedError("a file that the image needs is not there") from None
+        raise DeclinedError("a file that the image needs is missing") from None
     if content is None or status.st_uid != posix.geteuid() or status.st_mode & 0o077:
         raise DeclinedError("a file that the image needs is not private")
     return content

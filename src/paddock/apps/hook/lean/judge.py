@@ -1,31 +1,31 @@
-"""The order in which a call is judged. What policy says comes from the ground that it is made on.
+"""Judge one call. The context (`HookContext`) answers for policy.
 
-  1. writing outside the project is denied, unless `also_write` names the place;
-  2. writing what is protected, generated or secret, or what holds this fence itself, is
-     denied, and so is reading what is secret, wherever it lies;
-  3. with `paranoid`, writing outside `safe` is denied;
-  4. the profile: a deny always, an ask where a rule says so. Where only `otherwise`
-     would ask, the client's own permission flow is there for that.
+  1. Writing outside the project is denied, unless `also_write` names the path.
+  2. Writing protected, generated or secret paths, or Paddock's installation, is denied. So is
+     reading a secret path anywhere.
+  3. With `paranoid`, writing outside `safe` is denied.
+  4. The profile denies, or asks if a rule says so. Where only `otherwise` would ask, the client's
+     own permission prompt decides.
 
-All of it is asked for every path and every command of the call; the strictest answer
-decides, and among equals the first of this list. A warning changes nothing.
+Every path and every command of the call is judged. The strictest answer decides, and among equals
+the first of this list. A warning does not change the answer.
 
-A path is judged as it is asked and where links lead, as the kernel would walk it. Where `..` stands
-behind a link there are two places: the kernel goes up from where the link leads, a client and `cd`
-from where it stands. A look, not a hold: a file swapped after the answer is the client's to open.
+A path is judged by its name and by its target, as the kernel resolves it. For `..` after a symlink
+there are two targets: the kernel goes up from the link's target, clients and `cd` from the link's
+directory. Nothing is locked: after the answer another process can swap the file.
 """
 
 import posix
 
-from paddock.apps.hook.lean.request import Asked, DeclinedError, LeanWanted, ShapeError
+from paddock.apps.hook.lean.request import DeclinedError, HookEvent, LeanWanted, ShapeError
 from paddock.policy.compiled import ALLOW, DENY, NOTHING, matches_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from paddock.apps.hook.lean.engine import Ground
+    from paddock.apps.hook.lean.engine import HookContext
 
 BOUNDARY, GUARD, PARANOID, ALSO = -3, -2, -1, 3
-"""Ranks of findings beside those of a profile: among equally strict ones the lowest decides."""
+"""Ranks in addition to those of a profile: among equally strict findings the lowest decides."""
 
 HARMLESS = frozenset(
     "/dev/null /dev/stdout /dev/stderr /dev/tty /dev/fd/0 /dev/fd/1 /dev/fd/2".split()
@@ -33,23 +33,23 @@ HARMLESS = frozenset(
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - named, never opened
 
 SERVED = "mcp__paddock__"
-"""Before the names of tools that our own server serves, which judges each call itself."""
-_OURS_JUDGES = "Paddock's own server judges it"
+"""Prefix of the tools of Paddock's MCP server, which judges each call itself."""
+_SERVER_JUDGES = "Paddock's MCP server judges the call"
 _SERVED_RULE = (ALLOW, f"{SERVED}*", "hook.served", "built-in", 0)
 
 _LINK = 0o120000
 _KIND = 0o170000
 HOPS_MAX = 40
 PATH_CHARS_MAX = 4096
-STOOD_MAX = 16
-"""Directories that a list of `cd` may lead to, as links and `..` are read."""
+DIRECTORIES_MAX = 16
+"""Directories that one list of `cd` commands may lead to, through symlinks and `..`."""
 
 Rule = tuple[int, str, str, str, int]
-"""Outcome, text, source, file and line, which is 0 where it stands in no line."""
+"""Outcome, text, source, file and line (0: the rule is not in a file)."""
 Place = tuple[str, tuple[str, ...]]
-"""The real path, and its names in the project, as asked and as links lead; none outside."""
+"""The real path, and its names in the project: as given and resolved. None outside it."""
 Named = tuple[tuple[str, tuple[str, ...], str], ...]
-"""Operations on paths, with the directories that the line changes to before."""
+"""Operation, arguments of the `cd` commands before it, and path."""
 
 
 class LeanFinding:
@@ -71,22 +71,22 @@ class LeanFinding:
 
 
 class LeanLine:
-    """What policy says about a line of shell, and the paths of `targets`, `reads` and `patches`."""
+    """The policy's findings about a shell line, and the paths that it writes, reads and patches."""
 
     targets: Named = ()
     patches: Named = ()
     reads: Named = ()
     removes = False
-    """A program removes or moves what it is given."""
+    """A program of the line removes or moves files."""
     is_guess = False
-    """What it reads is maybe no file."""
+    """The names in `reads` may not be files."""
 
     def __init__(self, findings: "list[LeanFinding]") -> None:
         self.findings = findings
 
 
 class LeanVerdict(LeanFinding):
-    """The answer of policy to one call. `warned` are paths with the patterns that warn."""
+    """The policy's answer to one call. `warned`: paths with the patterns that warn."""
 
     def __init__(
         self, decides: LeanFinding, actions: "list[str]", warned: "list[tuple[str, str]]"
@@ -102,9 +102,9 @@ class LeanVerdict(LeanFinding):
 
 
 class _Judging:
-    def __init__(self, tool: str, ground: "Ground") -> None:
+    def __init__(self, tool: str, context: "HookContext") -> None:
         self.tool = tool
-        self.ground = ground
+        self.context = context
         self.findings: list[LeanFinding] = []
         self.actions: list[str] = []
         self.warned: list[tuple[str, str]] = []
@@ -112,118 +112,117 @@ class _Judging:
     def deny(self, rank: int, reason: str, rule: "Rule | None", code: str) -> None:
         self.findings.append(LeanFinding(DENY, rank, reason, rule, code))
 
-    def path(self, operation: str, text: str, base: str, by_command: bool = False) -> None:
+    def judge_path(self, operation: str, text: str, base: str, by_command: bool = False) -> None:
         is_write = operation != "view"
-        places = find_places(text, base, self.ground)
+        places = find_places(text, base, self.context)
         for real, names in places:
             if not names:
-                self.outside(operation, real, is_write, by_command)
+                self.judge_outside(operation, real, is_write, by_command)
         for name in dict.fromkeys(name for _, names in places for name in names):
             self.actions.append(f"tool:file:{operation} {name}")
-            self.closed(name, is_write, by_command)
+            self.deny_closed(name, is_write, by_command)
             if is_write:
-                self.writing(name)
-            self.findings += self.ground.profile("file", operation, name)
+                self.judge_write(name)
+            self.findings += self.context.profile("file", operation, name)
 
-    def outside(self, operation: str, real: str, is_write: bool, by_command: bool) -> None:
+    def judge_outside(self, operation: str, real: str, is_write: bool, by_command: bool) -> None:
         self.actions.append(f"tool:file:{operation} {real}")
         if is_write:
-            is_state = any(relative(real, state) for state in self.ground.state)
-            is_open = by_command and is_temporary(real, self.ground)
-            if is_state or not (is_open or self.ground.may_write_outside(real)):
+            is_state = any(relative(real, state) for state in self.context.state)
+            is_open = by_command and is_temporary(real, self.context)
+            if is_state or not (is_open or self.context.may_write_outside(real)):
                 reason = f"Path outside project boundary: {show(real)}"
                 self.deny(BOUNDARY, reason, None, "path.escapes_root")
-        self.secret_outside(real, is_write)
+        self.deny_secret_outside(real, is_write)
 
-    def secret_outside(self, real: str, is_write: bool) -> None:
-        rule = self.ground.find_secret_outside(real)
+    def deny_secret_outside(self, real: str, is_write: bool) -> None:
+        rule = self.context.find_secret_outside(real)
         if rule is not None:
-            self.deny(GUARD, self.guarded(show(real), is_write, rule), rule, "policy.secret")
+            self.deny(GUARD, self.guard_reason(show(real), is_write, rule), rule, "policy.secret")
 
-    def closed(self, name: str, is_write: bool, by_command: bool) -> None:
-        for found in self.ground.denials(name, is_write, by_command):
+    def deny_closed(self, name: str, is_write: bool, by_command: bool) -> None:
+        for found in self.context.denials(name, is_write, by_command):
             if found.rule is not None and found.code != "policy.forbidden":
-                found.reason = self.guarded(show(name), is_write, found.rule)
+                found.reason = self.guard_reason(show(name), is_write, found.rule)
             self.findings.append(found)
 
-    def writing(self, name: str) -> None:
-        ground, shown = self.ground, show(name)
-        if any(relative(f"{ground.root}/{name}", place) for place in ground.state):
+    def judge_write(self, name: str) -> None:
+        context, shown = self.context, show(name)
+        if any(relative(f"{context.root}/{name}", place) for place in context.state):
             rule = (DENY, "the installation of the hook", "hook.settings", "built-in", 0)
-            self.deny(GUARD, self.guarded(shown, True, rule), rule, "policy.protected")
+            self.deny(GUARD, self.guard_reason(shown, True, rule), rule, "policy.protected")
         self.warn(name)
-        if ground.paranoid and not ground.is_safe(name):
+        if context.paranoid and not context.is_safe(name):
             rule = (DENY, "paranoid", "hook.paranoid", "", 0)
-            reason = f"Path outside what is safe to write: {shown} (paranoid is on in [hook])"
+            reason = f"Path not listed as safe to write: {shown} (paranoid is on in [hook])"
             self.deny(PARANOID, reason, rule, "policy.denied")
 
     def warn(self, name: str) -> None:
-        pattern = self.ground.find_warning(name)
+        pattern = self.context.find_warning(name)
         if pattern:
             self.warned.append((show(name), pattern))
 
-    def line(self, text: str, base: str) -> None:
-        home = self.ground.home
-        said = self.ground.line(text, base)
+    def judge_line(self, text: str, base: str) -> None:
+        home = self.context.home
+        said = self.context.line(text, base)
         self.findings += said.findings
         for operation, directories, target in said.targets:
             if target in HARMLESS:
                 continue
-            stands = find_stands(base, directories, home)
-            # A program's own path is the kernel's to walk.
-            for here in dict.fromkeys(map(real_path, stands)) if directories else stands:
-                self.path(operation, target, here, by_command=True)
+            starts = resolve_cd(base, directories, home)
+            # The kernel resolves a program's paths from the real directory.
+            for here in dict.fromkeys(map(real_path, starts)) if directories else starts:
+                self.judge_path(operation, target, here, by_command=True)
                 if said.removes:
-                    self.removing(target, here)
+                    self.judge_removal(target, here)
         for _, directories, name in said.reads:
-            for here in find_stands(base, directories, home):
-                if self.reading(name, here) and said.is_guess:
+            for here in resolve_cd(base, directories, home):
+                if self.judge_read(name, here) and said.is_guess:
                     raise DeclinedError("a word may name a file that is secret")
         for operation, directories, path in said.patches:
-            for here in find_stands(base, directories, home):
-                self.path(operation, path, here)
+            for here in resolve_cd(base, directories, home):
+                self.judge_path(operation, path, here)
 
-    def reading(self, text: str, base: str) -> bool:
+    def judge_read(self, text: str, base: str) -> bool:
         try:
-            places = find_places(text, base, self.ground)
+            places = find_places(text, base, self.context)
         except ShapeError:
-            # No program opens it either.
+            # No program can open such a path.
             return False
         count = len(self.findings)
         for real, names in places:
             if not names:
-                self.secret_outside(real, False)
+                self.deny_secret_outside(real, False)
             for name in names:
                 if name != ".":
-                    self.closed(name, False, True)
+                    self.deny_closed(name, False, True)
         return len(self.findings) > count
 
-    def held_line(self, text: str, directory: str) -> None:
-        """Judge a line whose writing the kernel and the judge of changes hold."""
-        said = self.ground.held_line(text, directory)
+    def judge_confined_line(self, text: str, directory: str) -> None:
+        """Judge a line in the sandbox, where its writes are confined and its changes judged."""
+        said = self.context.confined_line(text, directory)
         self.findings += said.findings
         for operation, _, path in said.targets:
             self.actions.append(f"tool:file:{operation} {path}")
             self.warn(path)
 
-    def removing(self, target: str, base: str) -> None:
-        root = self.ground.root
-        for real, _ in find_places(target, base, self.ground):
+    def judge_removal(self, target: str, base: str) -> None:
+        root = self.context.root
+        for real, _ in find_places(target, base, self.context):
             if relative(root, real):
                 reason = (
                     f"Protected path: {show(real)} cannot be modified via {show(self.tool)}: the "
-                    "command could remove anything in the project; name the files or folders that "
-                    "are to go"
+                    "command could remove the whole project; name the files or folders to remove"
                 )
                 rule = (DENY, ".", "hook.root", "built-in", 0)
                 self.deny(GUARD, reason, rule, "policy.protected")
 
-    def guarded(self, shown: str, is_write: bool, rule: Rule) -> str:
+    def guard_reason(self, shown: str, is_write: bool, rule: Rule) -> str:
         _, text, source, file, line = rule
         where = f'"{show(text)}" in {source}, {file}' + (f":{line}" if line else "")
         lifting = _lifting(shown, text, source)
         if lifting:
-            where += f'; a person lifts it by "{lifting}" as the last of {source[6:]} in [paths]'
+            where += f'; a person can lift it: add "{lifting}" last to {source[6:]} in [paths]'
         tool = show(self.tool)
         if is_write:
             return f"Protected path: {shown} cannot be modified via {tool}. Rule: {where}"
@@ -231,9 +230,9 @@ class _Judging:
 
     def verdict(self) -> LeanVerdict:
         if not self.findings:
-            said = LeanFinding(ALLOW, NOTHING, "outside the project, and not ours to grant")
+            said = LeanFinding(ALLOW, NOTHING, "outside the project: left to the client")
             return LeanVerdict(said, self.actions, self.warned)
-        # Of equals the first.
+        # `max` returns the first of equals.
         decides = max(self.findings, key=lambda found: (found.outcome, -found.rank))
         verdict = LeanVerdict(decides, self.actions, self.warned)
         rules = (found.rule for found in self.findings if found.rule is not None)
@@ -245,39 +244,39 @@ class _Judging:
 
 
 def judge(
-    asked: Asked, wanted: LeanWanted, ground: "Ground", base: str, directory: str = ""
+    event: HookEvent, wanted: LeanWanted, context: "HookContext", base: str, directory: str = ""
 ) -> LeanVerdict:
-    """Judge one call for someone in `base`; `directory`: where it runs, if in the sandbox.
+    """Judge one call; paths are relative to `base`. `directory`: where it runs in the sandbox.
 
-    Total but for ShapeError: a path that is none.
+    Raises: ShapeError: an invalid path, or a call without operations.
     """
-    judging = _Judging(asked.tool, ground)
+    judging = _Judging(event.tool, context)
     for operation, text in wanted.paths:
-        judging.path(operation, text, base)
+        judging.judge_path(operation, text, base)
     if wanted.line is not None:
         judging.actions.append(f"tool:shell:run {wanted.line}")
         if directory:
-            judging.held_line(wanted.line, directory)
+            judging.judge_confined_line(wanted.line, directory)
         else:
-            judging.line(wanted.line, base)
+            judging.judge_line(wanted.line, base)
     if wanted.name is not None:
         category, operation, target = wanted.name
         judging.actions.append(f"tool:{category}:{operation} {target}".rstrip())
-        if target.startswith(SERVED) and ground.is_served:
-            judging.findings.append(LeanFinding(ALLOW, ALSO, _OURS_JUDGES, _SERVED_RULE))
+        if target.startswith(SERVED) and context.is_served:
+            judging.findings.append(LeanFinding(ALLOW, ALSO, _SERVER_JUDGES, _SERVED_RULE))
         else:
-            judging.findings += ground.profile(category, operation, target, asked.input)
+            judging.findings += context.profile(category, operation, target, event.input)
     if not judging.actions:
-        raise ShapeError("the call does nothing that could be judged")
+        raise ShapeError("the call has no operation to judge")
     return judging.verdict()
 
 
-def is_temporary(real: str, ground: "Ground") -> bool:
+def is_temporary(real: str, context: "HookContext") -> bool:
     for place in TEMPORARY:
         name = relative(real, place)
         if name not in ("", "."):
             folder = f"{place}/{name.partition('/')[0]}"
-            return not relative(ground.root, folder) and not relative(ground.home, folder)
+            return not relative(context.root, folder) and not relative(context.home, folder)
     return False
 
 
@@ -291,7 +290,7 @@ def _lifting(shown: str, text: str, source: str) -> str:
 
 
 def show(text: str) -> str:
-    """Return text on one line, with nothing in it that could mislead."""
+    """Return the text on one line, with unprintable characters escaped."""
     if text.isprintable():
         return text
     return "".join(
@@ -300,54 +299,54 @@ def show(text: str) -> str:
     )
 
 
-def find_places(text: str, base: str, ground: "Ground") -> list[Place]:
-    """Return every place that `text` may come to: the kernel's, and where `..` is folded by text.
+def find_places(text: str, base: str, context: "HookContext") -> list[Place]:
+    """Return every target of a path: as the kernel resolves it, and with `..` folded as text.
 
-    Threat: `link/../../../x`, which stays inside for one reader and leaves for the other.
+    Threat: `link/../../../x` stays inside the project one way and leaves it the other way.
     Raises: ShapeError: empty, NUL, too long, `~name`.
     """
-    path = absolute(text, base, ground.home)
-    places = [_place(path, ground)]
+    path = absolute(text, base, context.home)
+    places = [_place(path, context)]
     if "/.." in path:
-        by_text = _place(folded(path), ground)
+        by_text = _place(folded(path), context)
         places += [by_text] * (by_text[0] != places[0][0])
     return places
 
 
-def find_stands(base: str, directories: "tuple[str, ...]", home: str) -> "tuple[str, ...]":
-    """Return where a shell may stand after `cd` to these directories, in order. Raises: ShapeError.
+def resolve_cd(base: str, directories: "tuple[str, ...]", home: str) -> "tuple[str, ...]":
+    """Return a shell's possible directories after `cd` to these in order. Raises: ShapeError.
 
-    `cd` folds `..` by text, and with `-P`, or where that leads nowhere, goes as the kernel.
+    `cd` folds `..` as text; with `-P`, or if that path does not exist, it resolves as the kernel.
     """
-    stands = (base,)
+    found = (base,)
     for directory in directories:
-        paths = [absolute(directory, stand, home) for stand in stands]
+        paths = [absolute(directory, here, home) for here in found]
         both = (each for path in paths for each in (folded(path), real_path(path)))
-        stands = tuple(dict.fromkeys(both))
-        if len(stands) > STOOD_MAX:
-            raise ShapeError(f"the line may lead to more than {STOOD_MAX} directories")
-    return stands
+        found = tuple(dict.fromkeys(both))
+        if len(found) > DIRECTORIES_MAX:
+            raise ShapeError(f"the line may lead to more than {DIRECTORIES_MAX} directories")
+    return found
 
 
-def _place(path: str, ground: "Ground") -> Place:
-    real = real_path(path, ground.root)
-    inside = relative(real, ground.root) or _relative_by_identity(real, ground.root)
+def _place(path: str, context: "HookContext") -> Place:
+    real = real_path(path, context.root)
+    inside = relative(real, context.root) or _relative_by_identity(real, context.root)
     if not inside:
         return real, ()
     by_name = folded(path)
-    asked = relative(by_name, ground.root) or relative(by_name, ground.given_root)
-    return real, ((asked, inside) if asked and asked != inside else (inside,))
+    named = relative(by_name, context.root) or relative(by_name, context.given_root)
+    return real, ((named, inside) if named and named != inside else (inside,))
 
 
 def absolute(text: str, base: str, home: str) -> str:
     if not text or "\0" in text or len(text) > PATH_CHARS_MAX:
-        raise ShapeError("a path is empty, too long or holds a NUL")
+        raise ShapeError("a path is empty, too long or contains a NUL character")
     if text[0] == "/":
         return text
     if text[0] == "~":
         if text == "~" or text.startswith("~/"):
             return home + text[1:]
-        raise ShapeError("a path begins with ~name, somebody's home")
+        raise ShapeError("a path begins with ~name, the home of another user")
     return f"{base}/{text}"
 
 
@@ -365,16 +364,16 @@ def folded(path: str) -> str:
 
 
 def relative(path: str, root: str) -> str:
-    """Return the path below `root`, `.` for the root itself, nothing where it is not inside."""
+    """Return the path relative to `root`, `.` for the root itself, empty if it is not inside."""
     if path == root:
         return "."
-    # Threat: a sibling whose name begins alike (/root-evil beside /root).
+    # Threat: a sibling with the same prefix (/root-evil beside /root).
     base = root if root == "/" else root + "/"
     return path[len(base) :] if path.startswith(base) else ""
 
 
 def real_path(path: str, known: str = "/") -> str:
-    """Follow links, behind something missing the text; `known` is real. Raises: ShapeError."""
+    """Resolve symlinks up to a missing entry; `known` is already real. Raises: ShapeError."""
     real, rest = "", path
     if known != "/" and path.startswith(known + "/"):
         real, rest = known, path[len(known) :]
@@ -393,7 +392,7 @@ def real_path(path: str, known: str = "/") -> str:
             is_link = posix.lstat(here).st_mode & _KIND == _LINK
             target = posix.readlink(here) if is_link else ""
         except (OSError, ValueError):
-            # Missing, or nothing that we could look at: then the client cannot either.
+            # Missing or not accessible, for the client as well.
             real = here
             continue
         if not is_link:
@@ -401,7 +400,7 @@ def real_path(path: str, known: str = "/") -> str:
             continue
         hops += 1
         if hops > HOPS_MAX:
-            raise ShapeError(f"a path passes more than {HOPS_MAX} links")
+            raise ShapeError(f"a path follows more than {HOPS_MAX} symlinks")
         if target.startswith("/"):
             real = ""
         parts = target.split("/")
@@ -411,7 +410,7 @@ def real_path(path: str, known: str = "/") -> str:
 
 
 def _relative_by_identity(real: str, root: str) -> str:
-    """As `relative`, by identity: a bind mount or letter case must not hide the root."""
+    """Like `relative`, by inode: a bind mount or letter case must not hide the root."""
     wanted = _identity(root)
     if wanted is None:
         return ""

@@ -1,10 +1,10 @@
-"""The entry of an event: enough to decide again; content and unknown arguments as digests."""
+"""Build the ledger entries of events, with digests of file content and unknown arguments."""
 
 import posix
 import time
 
 from paddock.apps.hook.lean.judge import LeanVerdict, Rule
-from paddock.apps.hook.lean.request import Asked, DeclinedError
+from paddock.apps.hook.lean.request import DeclinedError, HookEvent
 from paddock.ledger.format.line import encode_fields, format_id, format_timestamp, sha256
 from paddock.policy.compiled import WORDS
 
@@ -33,7 +33,7 @@ class LeanRecord:
     def __init__(
         self,
         event_type: str,
-        asked: Asked,
+        event: HookEvent,
         agent: str,
         decision: str,
         reason: str,
@@ -42,25 +42,25 @@ class LeanRecord:
         self.event_type = event_type
         self.decision = decision
         self.reason = clean(reason, TEXT_CHARS_MAX)
-        self.session_id = clean(asked.session_id, NAME_CHARS_MAX)
+        self.session_id = clean(event.session_id, NAME_CHARS_MAX)
         self.agent = clean(agent, NAME_CHARS_MAX)
-        self.call_id = clean(asked.call_id, NAME_CHARS_MAX)
+        self.call_id = clean(event.call_id, NAME_CHARS_MAX)
         self.metadata = metadata
 
 
 def encode_record(record: LeanRecord, random: bytes, seconds: float) -> bytes:
-    """The line up to its place in the chain. Raises: DeclinedError: it holds what no line may."""
+    """Encode the line without its chain fields. Raises: DeclinedError: a value is not allowed."""
     names = (record.decision, record.reason, record.session_id, record.agent, record.call_id)
     texts = (record.event_type, "", *names)
     try:
         moment = format_timestamp(seconds)
         return encode_fields(format_id(random), moment, texts, record.metadata)
     except ValueError as why:
-        raise DeclinedError(f"an entry that no line can hold: {why}") from None
+        raise DeclinedError(f"an entry that the ledger cannot store: {why}") from None
 
 
 def decision_record(
-    asked: Asked,
+    event: HookEvent,
     verdict: LeanVerdict,
     answer: str,
     warnings: "list[str]",
@@ -69,14 +69,14 @@ def decision_record(
     rule = verdict.rule
     agent, chain, policy_digest = who
     metadata: dict[str, Json] = {
-        "tool": clean(asked.tool, NAME_CHARS_MAX),
-        "arguments": kept_arguments(asked),
-        "actions": kept_actions(verdict.actions),
-        "client": asked.client,
+        "tool": clean(event.tool, NAME_CHARS_MAX),
+        "arguments": recorded_arguments(event),
+        "actions": recorded_actions(verdict.actions),
+        "client": event.client,
         "answer": answer,
     }
-    if asked.agent_id:
-        metadata["agent_id"] = clean(asked.agent_id, NAME_CHARS_MAX)
+    if event.agent_id:
+        metadata["agent_id"] = clean(event.agent_id, NAME_CHARS_MAX)
     if verdict.code:
         metadata["code"] = verdict.code
     if warnings:
@@ -92,26 +92,26 @@ def decision_record(
     metadata["policy_digest"] = policy_digest
     metadata["agents"] = chain
     word = WORDS[verdict.outcome]
-    return LeanRecord(HOOK_DECISION, asked, agent, word, verdict.reason, metadata)
+    return LeanRecord(HOOK_DECISION, event, agent, word, verdict.reason, metadata)
 
 
-def event_record(asked: Asked, agent: str) -> LeanRecord:
-    metadata: dict[str, Json] = {"event": asked.event, "client": asked.client}
-    if asked.agent_id:
-        metadata["agent_id"] = clean(asked.agent_id, NAME_CHARS_MAX)
-    if asked.tool:
-        metadata["tool"] = clean(asked.tool, NAME_CHARS_MAX)
-        metadata["arguments"] = kept_arguments(asked)
-    duration = asked.members.get("duration_ms")
+def event_record(event: HookEvent, agent: str) -> LeanRecord:
+    metadata: dict[str, Json] = {"event": event.name, "client": event.client}
+    if event.agent_id:
+        metadata["agent_id"] = clean(event.agent_id, NAME_CHARS_MAX)
+    if event.tool:
+        metadata["tool"] = clean(event.tool, NAME_CHARS_MAX)
+        metadata["arguments"] = recorded_arguments(event)
+    duration = event.members.get("duration_ms")
     if type(duration) is int and 0 <= duration < 1 << 53:
         metadata["duration_ms"] = duration
     for name in ("source", "reason"):
-        said = asked.members.get(name)
+        said = event.members.get(name)
         if type(said) is str:
             metadata[name] = clean(said, NAME_CHARS_MAX)
-    if "error" in asked.members:
-        metadata["error"] = digest_of(asked.members["error"])
-    return LeanRecord(HOOK_EVENT, asked, agent, "", "", metadata)
+    if "error" in event.members:
+        metadata["error"] = digest_of(event.members["error"])
+    return LeanRecord(HOOK_EVENT, event, agent, "", "", metadata)
 
 
 def today_here() -> str:
@@ -119,19 +119,19 @@ def today_here() -> str:
     return time.strftime("%Y-%m-%d", time.localtime())
 
 
-def kept_actions(actions: "list[str]") -> "list[str]":
+def recorded_actions(actions: "list[str]") -> "list[str]":
     kept = [clean(action, ACTION_CHARS_MAX) for action in actions[:ACTIONS_MAX]]
     if len(actions) > ACTIONS_MAX:
         kept.append(f"{len(actions) - ACTIONS_MAX} more actions")
     return kept
 
 
-def kept_arguments(asked: Asked) -> "dict[str, Json]":
+def recorded_arguments(event: HookEvent) -> "dict[str, Json]":
     kept: dict[str, Json] = {}
-    is_known = not asked.tool.startswith("mcp__") and asked.tool != "apply_patch"
-    for name, value in asked.input.items():
+    is_known = not event.tool.startswith("mcp__") and event.tool != "apply_patch"
+    for name, value in event.input.items():
         if len(kept) >= ARGUMENTS_MAX:
-            kept["…"] = f"{len(asked.input) - ARGUMENTS_MAX} more arguments"
+            kept["…"] = f"{len(event.input) - ARGUMENTS_MAX} more arguments"
             break
         is_number = type(value) is int and abs(value) < 1 << 53
         is_text = type(value) is str and is_known and name in KEPT_ARGUMENTS
@@ -158,7 +158,7 @@ def is_plain(value: str) -> bool:
 
 
 def clean(value: str, chars_max: int) -> str:
-    """Leave out what a line of the ledger refuses, and cut with the cut stated."""
+    """Escape characters that the ledger refuses, and state how much was cut."""
     if len(value) > chars_max:
         value = f"{value[:chars_max]}… ({len(value) - chars_max} more characters)"
     if is_plain(value):
@@ -173,8 +173,8 @@ def _place_json(rule: Rule) -> "dict[str, Json]":
     return {"text": clean(text, TEXT_CHARS_MAX), "file": file, "line": line}
 
 
-def was_given(directory: str, session_id: str, said: str) -> bool:
-    """Return whether a session was told this already; without a session that is not known."""
+def was_shown(directory: str, session_id: str, said: str) -> bool:
+    """Return True if the session has seen this text. Without a session it has not."""
     try:
         posix.lstat(_mark_path(directory, session_id, said))
     except OSError:
@@ -182,10 +182,10 @@ def was_given(directory: str, session_id: str, said: str) -> bool:
     return session_id != ""
 
 
-def note_given(directory: str, session_id: str, said: str) -> bool:
-    """Note by an empty file that a session is told this; return whether it was not told yet.
+def note_shown(directory: str, session_id: str, said: str) -> bool:
+    """Record in an empty file that a session sees this text; return True if it is new to it.
 
-    Where none can be made, it is told once more: too often is safe.
+    If the file cannot be created, the text counts as new: repeating a warning is safe.
     """
     try:
         if session_id:

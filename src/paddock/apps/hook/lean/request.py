@@ -1,7 +1,7 @@
-"""What a client asks, taken out of its JSON, strictly; and what the call would do.
+"""Parse a client's event strictly, and find the operations that the call would perform.
 
-A key given twice, a constant that JSON does not have, a wrong type or more text: another reader
-would judge another call than the one that runs.
+Duplicate keys, non-JSON constants, wrong types and trailing text are errors: with them Paddock
+might judge another call than the one that the client runs.
 """
 
 from _json import make_scanner
@@ -25,7 +25,7 @@ IGNORED_EVENTS = frozenset(
 )
 
 PROJECT_VARIABLE = "CLAUDE_PROJECT_DIR"
-"""Where Claude Code was started; the shell's own directory may be another by now."""
+"""The directory in which Claude Code was started; its shell may have changed directory since."""
 _BLANKS = " \t\n\r"
 
 FILE_TOOLS = {
@@ -37,7 +37,7 @@ FILE_TOOLS = {
     "NotebookRead": ("view", "notebook_path"),
     "view_image": ("view", "path"),
 }
-"""Tool → operation of `tool:file:`, and the argument that holds the path."""
+"""Tool → operation of `tool:file:`, and the name of the path argument."""
 LOOKING_TOOLS = {"Grep": ("path", "glob"), "Glob": ("path",), "LS": ("path",)}
 PATHS = ("path", "file_path", "notebook_path")
 SHELL_TOOL = "Bash"
@@ -60,18 +60,18 @@ TEXTS = ("session_id", "agent_id", "agent_type", "cwd", "tool_use_id", "prompt_i
 
 
 class ShapeError(Exception):
-    """The input is none that we know; the text says why, without the input's own text."""
+    """The input is invalid. The message says why, without quoting the input."""
 
 
 class DeclinedError(Exception):
-    """The lean path leaves a call to the full one; nothing was recorded yet. The text says why."""
+    """The fast path leaves a call to the full path; nothing was recorded. The message says why."""
 
 
-class Asked:
-    """One event of a client. Texts are empty where the input has none."""
+class HookEvent:
+    """One event of a client. Texts that the input lacks are empty."""
 
-    def __init__(self, event: str, client: str, members: "dict[str, Json]") -> None:
-        self.event = event
+    def __init__(self, name: str, client: str, members: "dict[str, Json]") -> None:
+        self.name = name
         self.client = client
         self.members = members
         self.tool = ""
@@ -84,11 +84,11 @@ class Asked:
 
     @property
     def is_judged(self) -> bool:
-        return self.event == PRE_TOOL_USE
+        return self.name == PRE_TOOL_USE
 
 
 class _Reader:
-    """Refuse what JSON readers disagree about."""
+    """Refuses JSON that parsers read differently."""
 
     strict = True
     object_hook = None
@@ -99,16 +99,16 @@ class _Reader:
     def object_pairs_hook(pairs: "list[tuple[str, Json]]") -> "dict[str, Json]":
         found = dict(pairs)
         if len(found) != len(pairs):
-            raise ShapeError("a key is given twice")
+            raise ShapeError("the input has a duplicate key")
         return found
 
     @staticmethod
     def parse_constant(name: str) -> None:
-        raise ShapeError(f"{name} is no JSON value")
+        raise ShapeError(f"{name} is not a JSON value")
 
 
 def parse_json(data: bytes) -> "Json":
-    """Raises: ShapeError where it is none that every reader reads alike."""
+    """Raises: ShapeError: not JSON, or JSON that parsers read differently."""
     try:
         text = data.decode()
         start = len(text) - len(text.lstrip(_BLANKS))
@@ -117,37 +117,37 @@ def parse_json(data: bytes) -> "Json":
     except ShapeError:
         raise
     except StopIteration:
-        raise ShapeError("the input is no JSON value") from None
+        raise ShapeError("the input is not a JSON value") from None
     except (ValueError, RecursionError) as error:
-        raise ShapeError(f"the input is no JSON: {type(error).__name__}") from None
+        raise ShapeError(f"the input is not JSON: {type(error).__name__}") from None
     if text[end:].strip(_BLANKS):
         raise ShapeError("more text follows the JSON value")
     return value
 
 
-def parse_asked(data: bytes, client: str) -> Asked:
-    """Return what is asked; without an event it is a PreToolUse. Raises: ShapeError."""
+def parse_event(data: bytes, client: str) -> HookEvent:
+    """Parse an event; without an event name it is a PreToolUse. Raises: ShapeError."""
     members: Json = parse_json(data)
     if not _is(members, dict):
-        raise ShapeError("the input is no object")
+        raise ShapeError("the input: expected an object")
     for name in ("hook_event_name", *TEXTS):
         if name in members and not _is(members[name], str):
-            raise ShapeError(f"{name} is no text")
-    event = members.get("hook_event_name", PRE_TOOL_USE)
-    asked = Asked(event, client_of(client, members), members)
-    if event in IGNORED_EVENTS or event in SESSION_EVENTS:
-        return asked
-    if event not in TOOL_EVENTS:
-        raise ShapeError("hook_event_name is none that is known")
+            raise ShapeError(f"{name}: expected a string")
+    name = members.get("hook_event_name", PRE_TOOL_USE)
+    event = HookEvent(name, client_of(client, members), members)
+    if name in IGNORED_EVENTS or name in SESSION_EVENTS:
+        return event
+    if name not in TOOL_EVENTS:
+        raise ShapeError("hook_event_name: unknown event")
     tool, given = members.get("tool_name"), members.get("tool_input")
     if not tool or not _is(tool, str):
-        raise ShapeError("tool_name is no text")
+        raise ShapeError("tool_name: expected a non-empty string")
     if not _is(given, dict):
-        raise ShapeError("tool_input is no object")
-    if asked.cwd and not asked.cwd.startswith("/"):
-        raise ShapeError("cwd is no absolute path")
-    asked.tool, asked.input = tool, given
-    return asked
+        raise ShapeError("tool_input: expected an object")
+    if event.cwd and not event.cwd.startswith("/"):
+        raise ShapeError("cwd: expected an absolute path")
+    event.tool, event.input = tool, given
+    return event
 
 
 def client_of(named: str, members: "Mapping[str, object]") -> str:
@@ -155,7 +155,7 @@ def client_of(named: str, members: "Mapping[str, object]") -> str:
 
 
 def start_of(client: str, cwd: str, variables: "Mapping[str, str]", directory: str) -> str:
-    """Return where the project is looked for: a shell may stand anywhere, the client stays."""
+    """Return where the search for the project starts. Only the client's shell changes directory."""
     named = variables.get(PROJECT_VARIABLE, "") if client == "claude" else ""
     return named if named[:1] == "/" else cwd or directory
 
@@ -165,78 +165,78 @@ def _is(value: object, kind: type) -> bool:
 
 
 class LeanWanted:
-    """What a call would do: operations on paths, a line of shell, and an action by its name."""
+    """The operations of a call: on paths, a shell line, and a named action."""
 
     paths: "tuple[tuple[str, str], ...]" = ()
     line: "str | None" = None
     name: "tuple[str, str, str] | None" = None
 
 
-def find_wanted(asked: Asked) -> LeanWanted:
-    """Raises: ShapeError for an argument that says it is missing or no text."""
-    tool, wanted = asked.tool, LeanWanted()
+def find_wanted(event: HookEvent) -> LeanWanted:
+    """Raises: ShapeError: a required argument is missing, empty or not a string."""
+    tool, wanted = event.tool, LeanWanted()
     if tool in FILE_TOOLS:
         operation, argument = FILE_TOOLS[tool]
-        wanted.paths = ((operation, _text(asked, argument)),)
+        wanted.paths = ((operation, _text(event, argument)),)
     elif tool == SHELL_TOOL:
-        wanted.line = _text(asked, "command")
+        wanted.line = _text(event, "command")
     elif tool == PATCH_TOOL:
-        wanted.paths = read_patch(_text(asked, "command"))
+        wanted.paths = read_patch(_text(event, "command"))
     elif tool.startswith(MCP_PREFIX):
         wanted.name = ("mcp", "call", tool)
     else:
-        given = [asked.input.get(name) for name in LOOKING_TOOLS.get(tool, PATHS)]
-        # A pattern that leaves files out opens none.
+        given = [event.input.get(name) for name in LOOKING_TOOLS.get(tool, PATHS)]
+        # A pattern that excludes files opens none.
         wanted.paths = tuple(
             ("view", each) for each in given if type(each) is str and each[:1] not in ("", "!")
         )
-        line = None if tool in _NO_COMMAND else asked.input.get("command")
+        line = None if tool in _NO_COMMAND else event.input.get("command")
         if type(line) is str and line.strip():
             wanted.line = line
         wanted.name = ("client", tool, "")
     return wanted
 
 
-def _text(asked: Asked, argument: str) -> str:
-    found = asked.input.get(argument)
+def _text(event: HookEvent, argument: str) -> str:
+    found = event.input.get(argument)
     if type(found) is not str or not found:
-        raise ShapeError(f"{argument} of {asked.tool} is no text")
+        raise ShapeError(f"{argument} of {event.tool}: expected a non-empty string")
     return found
 
 
 def read_patch(text: str) -> "tuple[tuple[str, str], ...]":
-    """Return the operations of a patch in Codex's own form, with their paths. Raises: ShapeError.
+    """Return the operations of a patch in Codex's format, with their paths. Raises: ShapeError.
 
         *** Begin Patch
         *** Add File: PATH        then lines with +
-        *** Update File: PATH     then maybe *** Move to: PATH, then hunks
+        *** Update File: PATH     then optionally *** Move to: PATH, then hunks
         *** Delete File: PATH
         *** End Patch
 
-    Rows end with a line feed alone. A row that begins with `***`, or a known header behind blanks,
-    counts. What we do not understand somebody else may apply: it is refused.
+    Only a line feed ends a row. A row is a header if it begins with `***`, or with blanks and a
+    known header. An unknown header is refused, because the client might apply it.
     """
     found: list[tuple[str, str]] = []
-    # Threat: a row that ends where the client's reader goes on. It knows no other line end.
+    # Threat: a row that ends here and continues for the client, which splits at line feeds only.
     for row in text.split("\n"):
-        # Leading blanks too: the client's own reader is lenient.
+        # Leading blanks too, because the client's parser accepts them.
         line = row.strip()
         if not line.startswith("***"):
             continue
         for header, operation in _HEADERS:
             if line.startswith(header):
                 if not _UNSEEN.isdisjoint(row.strip(_PATCH_BLANKS)):
-                    raise ShapeError("a header of the patch holds a control character")
+                    raise ShapeError("a header of the patch contains a control character")
                 path = _patched_path(line[len(header) :])
                 if header == "*** Move to:" and found:
-                    # The file that was updated goes away under its old name.
+                    # The updated file is removed under its old name.
                     found.append(("delete", found[-1][1]))
                 found.append((operation, path))
                 break
         else:
-            # With a blank in front it is a line of the file: ` ***bold***`.
+            # After a blank it is a line of the file: ` ***bold***`.
             if row.startswith("***") and not line.startswith(_FRAMES):
-                raise ShapeError("the patch has a header that is not known")
+                raise ShapeError("the patch has an unknown header")
     if not found:
         raise ShapeError("the patch names no file")
     if len(found) > FILES_MAX:

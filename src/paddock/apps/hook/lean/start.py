@@ -1,7 +1,7 @@
-"""The process of one hook call: input, answer, and refusal of whatever goes wrong.
+"""Run one hook call: read the event, write the answer, and refuse the call on any error.
 
-On the path is only the interpreter's library. A call that cannot be decided is refused by JSON,
-else by status 2 with one line that names the repair.
+Only the interpreter's library is on the import path. A call that cannot be decided is refused in
+JSON, or else by exit status 2 with one line that names the repair.
 """
 
 import gc
@@ -15,9 +15,9 @@ else:
     import _signal
 
 ANSWER_TIMEOUT_S = 25
-"""As `limits.hook_answer_timeout_s`: some clients let a call run when a hook takes too long."""
+"""Same as `limits.hook_answer_timeout_s`. Some clients run a call if the hook takes too long."""
 RECORD_TIMEOUT_S = 5
-"""For putting a call on record that was stopped; a client waits long enough for both."""
+"""For recording a stopped call; a client waits long enough for both."""
 INPUT_BYTES_MAX = 64_000_000
 
 _STOPPING = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGINT, _signal.SIGALRM)
@@ -32,23 +32,23 @@ class StoppedError(BaseException):
 
 
 def main() -> int:
-    # Nothing here lives long enough to be collected, and looking for it costs time.
+    # The process is too short-lived for garbage collection, which costs time.
     gc.disable()
     try:
         _require_streams()
         for number in _STOPPING:
             _signal.signal(number, _stop)
         _signal.alarm(ANSWER_TIMEOUT_S)
-        # Whoever starts us may have blocked them.
+        # The parent process may have blocked them.
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, _STOPPING)
         answer = _answer()
-    except BaseException as error:  # The door: nothing may run undecided.
+    except BaseException as error:  # Fail closed: no error may let a call run undecided.
         kind = type(error).__name__
         what = "the decision was stopped" if kind == "StoppedError" else f"{kind}: {error}"
         answer = _refusal(f"Paddock could not decide ({what}). Repair: paddock hook install")
     try:
         _write(answer)
-    except BaseException as error:  # The door: then the status refuses.
+    except BaseException as error:  # Fail closed: the exit status refuses.
         said = f"paddock hook: the answer cannot be written ({type(error).__name__})"
         posix.write(_STDERR, f"{said}; the call is refused: paddock hook status\n".encode())
         return 2
@@ -56,9 +56,9 @@ def main() -> int:
 
 
 def _require_streams() -> None:
-    """Refuse to begin without an output; give what else was closed a descriptor of its own.
+    """Refuse to start without stdout; open /dev/null for other closed standard streams.
 
-    Threat: what is written to a closed stream would end up in the next file: a ledger.
+    Threat: the next opened file, such as a ledger, gets the number and the text of a closed stream.
     """
     posix.fstat(_STDOUT)
     while (held := posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)) <= _STDERR:
@@ -70,7 +70,7 @@ def _answer() -> bytes:
     client = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=False)).get("--client", "")
     variables = _environment()
     data = _read()
-    sys.path.pop(0)  # It holds these modules alone.
+    sys.path.pop(0)  # The directory of these modules.
     answer, has_image = _lean(data, client, variables)
     if answer is None:
         answer = _full(data, client, variables, has_image)
@@ -78,8 +78,8 @@ def _answer() -> bytes:
 
 
 def _lean(data: bytes, client: str, variables: "dict[str, str]") -> "tuple[bytes | None, bool]":
-    """Return the answer, None where it is left to the full path; and whether there is an image."""
-    # Past its face, which brings others.
+    """Return the answer, or None to leave it to the full path; and True if an image is usable."""
+    # Bypass the package's `__init__`, which imports other modules.
     package = sys.modules["paddock"] = type(sys)("paddock")
     package.__path__ = [_PACKAGE]
     from paddock.apps.hook.lean.handler import Attempt
@@ -93,7 +93,7 @@ def _lean(data: bytes, client: str, variables: "dict[str, str]") -> "tuple[bytes
     except Exception:
         if attempt.has_recorded:
             raise
-        # A defect before anything had an effect: the full path decides from the beginning.
+        # A bug before any side effect: the full path decides from the beginning.
         return None, False
 
 
@@ -104,12 +104,12 @@ def _full(data: bytes, client: str, variables: "dict[str, str]", has_image: bool
     import site
 
     gc.enable()
-    # Without -S this happens at every start; here only when the library is needed.
+    # `-S` left this out, because only the full path needs installed packages.
     sys.path.append(_PACKAGE.rpartition("/")[0])
     site.main()
-    from paddock.apps.hook.full import Given, answer, record_stop
+    from paddock.apps.hook.full import HookInput, answer, record_stop
 
-    given = Given(data, client, variables, os.getcwd(), keeps_image=not has_image)
+    given = HookInput(data, client, variables, os.getcwd(), keeps_image=not has_image)
     try:
         return answer(given)
     except StoppedError:

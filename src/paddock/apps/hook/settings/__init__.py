@@ -1,7 +1,7 @@
-"""A client's own settings, with our entries in them.
+"""Install and remove the hook's entries in a client's settings files.
 
-    claude, codex  our entries in each client's own form. Pure
-    install        what is planned, shown, and written then
+    claude, codex  the entries in each client's format; pure functions
+    install        plan a change, which is shown and then written
 
-Our entries are put in and taken out, every other byte is left alone.
+Every byte outside the hook's entries is preserved.
 """

@@ -1,4 +1,4 @@
-"""Our entries in Claude Code's settings: which there are, put in, found, taken out. Pure."""
+"""Build, find, install and remove the hook's entries in Claude Code's settings. Pure."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,14 +22,14 @@ from paddock.text.json import (
 from paddock.values.calls import Json
 
 TIMEOUT_S: Final = 60
-"""Twice what an answer may take, so that the answer is ours and not the client's."""
+"""Twice the hook's own time limit, so that the hook answers before the client gives up."""
 SESSION_END_TIMEOUT_S: Final = 3
-"""A client that ends waits no longer."""
+"""A client that exits waits no longer."""
 LAUNCHER: Final = "/paddock/apps/hook/launch.py"
 
 MADE: Final = "{\n\n}\n"
-"""What a file that we make holds without our entries, as hardly anybody would write it: so an empty
-one of somebody else stays."""
+"""The content of a file that Paddock created, without its entries. Unusual on purpose: an empty
+settings file that the user created is then kept."""
 JUDGED: Final = ("PreToolUse", "PermissionRequest")
 _AFTER: Final = ("PostToolUse", "PostToolUseFailure")
 _SESSION: Final = ("SessionStart", "SessionEnd", "SubagentStart", "SubagentStop")
@@ -40,13 +40,13 @@ NEAREST_FIRST: Final = ("local", "project", "user")
 
 
 def settings_files(root: Path, home: Path, variables: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the files of the scopes, nearest first: of a switch the first that says it counts."""
+    """Return the files of the scopes, nearest first. The first that sets a switch decides."""
     own, folder = Path(CLAUDE.of_user(str(home), variables)), root / CLAUDE.folder
     return folder / "settings.local.json", folder / "settings.json", own / "settings.json"
 
 
 class Program(Struct, frozen=True):
-    """The Python that an installed hook starts, and the file that it runs."""
+    """The Python and the script that an installed hook starts."""
 
     python: str
     launcher: str
@@ -66,7 +66,7 @@ def entry_for(event: str, program: Program) -> dict[str, Json]:
     if event in JUDGED:
         command["onFailure"] = "block"
     if event in _AFTER:
-        # The call is over: nobody waits for the record of it.
+        # The call is over: the client need not wait for its record.
         command["async"] = True
     matcher: dict[str, Json] = {} if event in _SESSION else {"matcher": "*"}
     return {**matcher, "hooks": [command]}
@@ -77,23 +77,23 @@ def timeout_of(event: str) -> int:
 
 
 def installed(text: str | None, file: str, program: Program) -> str:
-    """Put our entries in for older ones. Raises: ConfigError: no settings, or another `hooks`."""
+    """Add the entries, replacing older ones. Raises: ConfigError: the settings are malformed."""
     text = MADE if text is None else text
     if is_installed(text, file, program):
         return text
     text = uninstalled(text, file)
-    top = _object(parse_text(text, file), file, "the settings are")
+    top = _object(parse_text(text, file), file, "the settings")
     if top.find("hooks") is None:
         hooks = {event: [entry_for(event, program)] for event in EVENTS}
         return with_member(text, top, "hooks", hooks)
     for event in EVENTS:
-        hooks_node = _object(parse_text(text, file).find("hooks"), file, "hooks is")
+        hooks_node = _object(parse_text(text, file).find("hooks"), file, "hooks")
         array = hooks_node.find(event)
         entry = entry_for(event, program)
         if array is None:
             text = with_member(text, hooks_node, event, [entry])
         elif array.kind != "array":
-            raise _not_ours_to_mend(file, f"hooks.{event} is no array")
+            raise _malformed(file, f"hooks.{event}: expected an array")
         else:
             text = with_item(text, array, entry)
     return text
@@ -106,12 +106,12 @@ def uninstalled(text: str, file: str) -> str:
         ours = find_ours(text, top)
         if not ours:
             return text
-        # The last first: what was put in behind another goes before it.
+        # The last entry first, which keeps the indices of the others valid.
         text = without(text, top, ours[-1])
 
 
 def is_installed(text: str, file: str, program: Program) -> bool:
-    """Require our entries exactly as they would be put in now, one an event.
+    """Return True if every event has exactly the entry that would be installed now.
 
     Threat: an entry that matches no tool, or whose failure lets calls run, looks like ours.
     """
@@ -125,7 +125,7 @@ def is_installed(text: str, file: str, program: Program) -> bool:
 
 
 def truth_at(text: str, file: str, names: tuple[str, ...]) -> bool | None:
-    """Return what a switch says; None where it says nothing. Raises: ConfigError."""
+    """Return the value of a switch; None if it is not set. Raises: ConfigError."""
     node: Node | None = parse_text(text, file)
     for name in names:
         node = None if node is None else node.find(name)
@@ -138,7 +138,7 @@ def has_ours(text: str, file: str) -> bool:
 
 
 def is_made(text: str, left: str) -> bool:
-    """Return whether nothing is `left` of settings that were made for us."""
+    """Return True if Paddock created the file and nothing else is `left` in it."""
     return left == MADE != text
 
 
@@ -169,9 +169,9 @@ def _names_us(text: str, command: Node) -> bool:
 
 def _object(node: Node | None, file: str, what: str) -> Node:
     if node is None or node.kind != "object":
-        raise _not_ours_to_mend(file, f"{what} no object")
+        raise _malformed(file, f"{what}: expected an object")
     return node
 
 
-def _not_ours_to_mend(file: str, what: str) -> ConfigError:
-    return ConfigError(what, where=file, hint="mend the file first; nothing was changed")
+def _malformed(file: str, what: str) -> ConfigError:
+    return ConfigError(what, where=file, hint="fix the file first; nothing was changed")

@@ -1,7 +1,7 @@
-"""Our entries in Codex's config.toml: one block between two comments, put in and taken out. Pure.
+"""Install and remove the hook's tables in Codex's config.toml: one block between comments. Pure.
 
-The block stands at the end and nothing else is touched. The first comment tells how the text
-before it ended. What is written says what it said before, without our tables, or is not written.
+The block is appended at the end and nothing else is changed. Its first comment records how the
+text before it ended. A change is written only if every other table keeps its value.
 """
 
 import re
@@ -14,17 +14,17 @@ from paddock.pattern import lazy_pattern
 
 CANNOT: Final = (
     (
-        "Codex runs a call when its hook fails or takes too long. Every failure that the command"
-        " can see is made a refusal; a hook that is killed refuses nothing."
+        "Codex runs a call when its hook fails or takes too long. The hook turns every failure that"
+        " it can detect into a refusal; a hook that is killed refuses nothing."
     ),
-    "Codex does not know `ask`: where a rule asks, the call is denied.",
+    "Codex does not support `ask`: where a rule asks, the call is denied.",
     (
-        "Codex skips hooks that nobody has trusted, and does not say so: trust this one in its"
-        " terminal interface, or start it with --dangerously-bypass-hook-trust."
+        "Codex silently skips hooks that the user has not trusted: trust this one in its terminal"
+        " interface, or start Codex with --dangerously-bypass-hook-trust."
     ),
     (
-        "The working directory of a single command is not in the hook's input: relative paths are"
-        " taken from the session's directory."
+        "The hook's input does not contain the working directory of a command: relative paths are"
+        " resolved from the session's directory."
     ),
 )
 
@@ -37,7 +37,7 @@ _END: Final = "# <<< paddock hook"
 _PLAIN: Final = lazy_pattern(r"[a-z-]+", re.ASCII | re.IGNORECASE)
 _BLOCK: Final = lazy_pattern(
     rf"(?:\n(?={re.escape(_BEGIN_AFTER_OPEN_LINE)}))?"
-    # No other beginning in between: somebody may have kept that line.
+    # No second begin comment inside: the user may have kept one.
     rf"^(?:{'|'.join(map(re.escape, _BEGINS))})\n"
     rf"(?:(?!# >>> paddock hook).*\n)*?{re.escape(_END)}\n",
     re.MULTILINE,
@@ -45,7 +45,7 @@ _BLOCK: Final = lazy_pattern(
 
 
 def command_line(program: Program, event: str) -> str:
-    """Threat: this client lets a call run when its hook fails: every failure ends in status 2."""
+    """Threat: Codex lets a call run when its hook fails: every failure must exit with 2."""
     words = (program.python, *program.arguments("codex"))
     start = " ".join(word if _PLAIN.fullmatch(word) else _quoted(word) for word in words)
     if event not in JUDGED:
@@ -68,7 +68,7 @@ def block(program: Program, begin: str = _BEGIN) -> str:
 
 
 def installed(text: str | None, file: str, program: Program) -> str:
-    """Put our block in for an older one. Raises: ConfigError: no TOML, or another `hooks`."""
+    """Add the block, replacing an older one. Raises: ConfigError: the file is malformed."""
     if text is None:
         return block(program, _BEGIN_OF_NEW_FILE)
     _require_toml(text, file)
@@ -83,17 +83,17 @@ def installed(text: str | None, file: str, program: Program) -> str:
 
 
 def uninstalled(text: str, file: str) -> str:
-    """Take our block out. Raises: ConfigError: the rest would not say what it says now."""
+    """Remove the block. Raises: ConfigError: the meaning of the rest would change."""
     if text.count(_END) > 1:
         raise ConfigError(
-            "our block stands there more than once", where=file, hint="take it out by hand"
+            "the file contains Paddock's block more than once", where=file, hint="remove it by hand"
         )
     found = _BLOCK.search(text)
     if found is None:
         return text
     begin, end = found.span()
     if text[begin] == "\n" and end < len(text):
-        # The line end that we added: what was written behind our block needs it by now.
+        # Keep the newline that we added: the text after our block needs it.
         begin += 1
     left = text[:begin] + text[end:]
     _require_same(text, left, found[0], file)
@@ -108,7 +108,7 @@ def is_installed(text: str, file: str, program: Program) -> bool:
 
 
 def is_made(text: str, left: str = "") -> bool:
-    """Return whether nothing is `left` of a configuration that was made for us."""
+    """Return True if Paddock created the file and nothing else is `left` in it."""
     found = _BLOCK.search(text)
     return not left and found is not None and found[0].startswith(f"{_BEGIN_OF_NEW_FILE}\n")
 
@@ -119,39 +119,39 @@ def has_ours(text: str, file: str) -> bool:
 
 
 def _require_toml(text: str, file: str) -> None:
-    hint = "mend the file first; nothing was changed"
+    hint = "fix the file first; nothing was changed"
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        what = f"the configuration is no TOML with our tables: {error}"
+        what = f"the configuration with Paddock's tables is not valid TOML: {error}"
         raise ConfigError(what, where=file, hint=hint) from None
     if not isinstance(values.get("hooks", {}), dict):
-        raise ConfigError("hooks is no table", where=file, hint=hint)
+        raise ConfigError("hooks: expected a table", where=file, hint=hint)
 
 
 def _require_same(text: str, left: str, own: str, file: str) -> None:
-    """Raises: ConfigError unless `left` says what `text` says without our tables."""
-    hint = f"take out by hand what stands from {_BEGIN[:18]!r} to {_END!r}; nothing was changed"
+    """Raises: ConfigError unless `left` means the same as `text` without our tables."""
+    hint = f"remove the lines from {_BEGIN[:18]!r} to {_END!r} by hand; nothing was changed"
     try:
         before, after, ours = map(tomllib.loads, (text, left, own))
     except tomllib.TOMLDecodeError as error:
-        what = f"the configuration is no TOML with our tables or without them: {error}"
+        what = f"the configuration with or without Paddock's tables is not valid TOML: {error}"
         raise ConfigError(what, where=file, hint=hint) from None
     try:
-        rest, groups = _taken_apart(before, ours)
-        is_same = not ours and (rest, groups) == _taken_apart(after, {})
+        rest, groups = _split_hooks(before, ours)
+        is_same = not ours and (rest, groups) == _split_hooks(after, {})
     except (AttributeError, KeyError, TypeError, ValueError):
-        # Something of another kind stands there, or one of our tables holds more than ours.
+        # `hooks` has another type, or one of our tables was extended.
         is_same = False
     if not is_same:
-        what = "something beside our block is part of its tables, and would change without them"
+        what = "text outside Paddock's block extends its tables, and would change without them"
         raise ConfigError(what, where=file, hint=hint)
 
 
-def _taken_apart(values: dict[str, Any], ours: dict[str, Any]) -> tuple[str, dict[str, str]]:
-    """Return what is no hook, and the groups of each event without ours; as written out.
+def _split_hooks(values: dict[str, Any], ours: dict[str, Any]) -> tuple[str, dict[str, str]]:
+    """Return the rest of the configuration, and each event's groups without ours, as `repr`.
 
-    By value, true would be 1, and no NaN itself.
+    Compared as values, true would equal 1, and NaN would not equal itself.
     """
     hooks: dict[str, list[Any]] = values.pop("hooks", {})
     for event, groups in ours.pop("hooks", {}).items():

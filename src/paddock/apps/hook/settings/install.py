@@ -1,4 +1,4 @@
-"""What is planned for a client's settings; it is shown first, and written then."""
+"""Plan changes to a client's settings, which are shown first and then written."""
 
 import sys
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from paddock.values.calls import Json
 
 Client = Literal["claude", "codex"]
 Scope = Literal["project", "local", "user"]
-"""Whose settings: the project's, which is committed; one person's in this project; one person's."""
+"""The project's settings, which are committed; the user's in this project; the user's global."""
 State = Literal["installed", "stale", "absent", "broken"]
 
 CLIENTS: Final[tuple[Client, ...]] = ("claude", "codex")
@@ -34,7 +34,7 @@ class Places(Struct, frozen=True):
     variables: Mapping[str, str]
 
     def path(self, client: Client, scope: Scope) -> Path:
-        """Raises: UsageError: the client has none of that scope."""
+        """Raises: UsageError: the client has no such scope."""
         if scope not in SCOPES_OF[client]:
             raise UsageError(
                 f"{client} has no settings of the scope {scope}",
@@ -68,14 +68,14 @@ class InstallState(Struct, frozen=True):
 
 
 def own_program() -> Program:
-    """Raises: HostError: the interpreter does not know where it is."""
+    """Raises: HostError: the path of the interpreter is unknown."""
     if not sys.executable:
-        raise HostError("this interpreter does not say where it is", hint="install Paddock anew")
+        raise HostError("the path of this Python is unknown", hint="install Paddock again")
     return Program(sys.executable, str(Path(__file__).parents[1] / "launch.py"))
 
 
-def standing_in(places: Places, client: Client, scope: Scope) -> InstallState:
-    """Look into one file. Raises: UsageError: the client has none of that scope; HostError."""
+def check_install(places: Places, client: Client, scope: Scope) -> InstallState:
+    """Check one settings file. Raises: UsageError: the client has no such scope; HostError."""
     path, program, form = places.path(client, scope), own_program(), _FORMS[client]
     try:
         file = _read(path, scope)
@@ -87,12 +87,12 @@ def standing_in(places: Places, client: Client, scope: Scope) -> InstallState:
     state: State = (
         "absent" if not is_there else "broken" if off else "installed" if is_new else "stale"
     )
-    why = "it differs from what would be put in now" if state == "stale" else off
+    why = "it differs from the entries of this version" if state == "stale" else off
     return InstallState(client, scope, path, state, why, is_there)
 
 
 def plan_install(path: Path, client: Client, scope: Scope) -> ClientFileEdit:
-    """Put our entries in. Raises: ConfigError, HostError."""
+    """Plan to add the entries. Raises: ConfigError, HostError."""
     file, program, form = _read(path, scope), own_program(), _FORMS[client]
     text = None if file.content is None else file.text
     if text is not None and form.is_installed(text, str(path), program):
@@ -101,7 +101,7 @@ def plan_install(path: Path, client: Client, scope: Scope) -> ClientFileEdit:
 
 
 def plan_uninstall(path: Path, client: Client, scope: Scope) -> ClientFileEdit:
-    """Take our entries out; a file that we made goes. Raises: ConfigError."""
+    """Plan to remove the entries, and a file that Paddock created. Raises: ConfigError."""
     file, form = _read(path, scope), _FORMS[client]
     if file.content is None:
         return ClientFileEdit(file, None)
@@ -114,7 +114,7 @@ def _read(path: Path, scope: Scope) -> ClientFile:
 
 
 def _why_off(places: Places) -> str:
-    """Threat: one line in a file that nobody commits takes the fence away for one person."""
+    """Threat: one line in an uncommitted file disables the hook for one user."""
     files = claude.settings_files(places.root, places.home, places.variables)
-    on = "disableAllHooks is true in {}: no hook of this client runs"
-    return why_switched(files, ("disableAllHooks",), "switches hooks off", on, follows=False)
+    on = "disableAllHooks is true in {}: this client runs no hooks"
+    return why_switched(files, ("disableAllHooks",), "disables hooks", on, follows=False)

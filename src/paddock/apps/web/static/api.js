@@ -1,4 +1,4 @@
-// What the server is asked, and what it says by itself.
+// Requests to the server, and the stream of its events.
 
 const TOKEN = "paddock.token";
 const READS = "paddock.reads";
@@ -12,8 +12,8 @@ export class Refused extends Error {
   }
 }
 
-// Threat: a value that an agent wrote, where text belongs, could be an object, and `h` would take
-// it for attributes. What comes from the server has no prototype, and what we write has one.
+// Threat: where text is expected an agent could write an object, and `h` would use it as attributes.
+// Objects from the server have no prototype; attributes that the page writes have one.
 const bare = (_, value) =>
   value && typeof value === "object" && !Array.isArray(value) ? Object.setPrototypeOf(value, null) : value;
 const parsed = (text) => JSON.parse(text, bare);
@@ -23,7 +23,7 @@ export const on = (name, act, signal) =>
   live.addEventListener(name, ({ detail }) => act(detail), { signal });
 const tell = (name, detail) => live.dispatchEvent(new CustomEvent(name, { detail }));
 
-// The link's code is for one page, once: it becomes a token that only this tab holds.
+// The link's code works once: it is exchanged for a token that only this tab holds.
 export const enter = async () => {
   const given = /^#code=(.+)$/.exec(location.hash);
   if (!given) return;
@@ -66,7 +66,7 @@ export const download = async (path, wanted, name) => {
   URL.revokeObjectURL(address);
 };
 
-// EventSource sends no headers, so the stream is read by hand.
+// EventSource cannot send headers, so the stream is read with fetch.
 const read = async (onEvent) => {
   const answer = await answered(await ask("/api/stream"));
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();

@@ -1,12 +1,12 @@
-// The shell around the pages: entrance, address, what is alive, what waits.
+// The frame around the pages: sign-in, navigation, connection state, alerts, count of questions.
 import { Refused, enter, follow, get, hasToken, mayAct, on } from "./api.js";
 import { isWaiting, verb } from "./calls.js";
-import { count, h, soon, told, visible } from "./dom.js";
+import { count, h, problemOf, soon, visible } from "./dom.js";
 
 const PAGES = ["now", "inbox", "timeline", "files", "policy", "sessions", "ledgers"];
 const at = (id) => document.getElementById(id);
 const main = at("main");
-const AWAY = { away: "No connection, trying again", full: "Too many windows are open" };
+const AWAY = { away: "No connection, trying again", full: "Too many windows open" };
 const STATES = { live: "Live", closed: "Closed", ...AWAY };
 
 let leaving = new AbortController();
@@ -19,8 +19,8 @@ const retitle = () => {
 const failed = (problem) => {
   const isShut = problem.status === 401 || problem.code === "web.code";
   const help = ["Each link opens one window. For another, press Enter where ", h("code", "paddock web"), " runs."];
-  const title = isShut ? "This link opens nothing any more" : "That did not work";
-  return h("div.failure", { role: "alert" }, h("h1", title), told(problem), isShut && h("p", help));
+  const title = isShut ? "This link is no longer valid" : "That did not work";
+  return h("div.failure", { role: "alert" }, h("h1", title), problemOf(problem), isShut && h("p", help));
 };
 
 const open = async () => {
@@ -62,10 +62,10 @@ const alertOf = (about, ...said) => {
 };
 const damaged = ({ ledger, error: { message, where = "" } }) => {
   const title = h("strong", `The ledger ${ledger} is damaged. `);
-  alertOf(ledger, title, `${message} ${where} `, h("a", { href: "/ledgers" }, "Look at it"));
+  alertOf(ledger, title, `${message} ${where} `, h("a", { href: "/ledgers" }, "Show the ledgers"));
 };
 
-// What waits is counted in the title, and a new question is told to whoever wants that.
+// Shows the number of waiting questions in the title, and notifies about new ones if allowed.
 const countWaiting = async () => {
   const { requests } = await get("inbox");
   const asked = requests.filter(isWaiting);
@@ -92,13 +92,13 @@ const offerNotices = () => {
 const state = (name) => {
   at("live").dataset.state = name;
   at("live").textContent = STATES[name];
-  const help = ["What this window was opened with counts no more: run ", h("code", "paddock web"), " again."];
+  const help = ["The access of this window has ended: run ", h("code", "paddock web"), " again."];
   if (name === "closed") alertOf("", help);
 };
 on("state", state);
 const recount = soon(countWaiting, 300);
 on("inbox", recount);
-// What a call changed can be what a question was about: then that one waits no more.
+// A call may change the file that a question is about: then the question is outdated.
 on("entry", (row) => row.event_type === "TOOL_RESULT" && recount());
 on("damaged", damaged);
 
@@ -112,7 +112,7 @@ const about = async () => {
 const start = async () => {
   try {
     await enter();
-    if (!hasToken()) throw new Refused(401, { message: "It was opened without a link of paddock web." });
+    if (!hasToken()) throw new Refused(401, { message: "This page was opened without a link from paddock web." });
   } catch (problem) {
     return main.replaceChildren(failed(problem));
   }

@@ -1,8 +1,8 @@
-// Calls in words: what an entry of the record says to somebody who has never seen one.
+// Entries and calls in words that a newcomer understands.
 import { get, query } from "./api.js";
 import { ago, code, h, note, when } from "./dom.js";
 
-// What a tool does, by the names that tools and clients give it.
+// Verbs, each for the tools of Paddock and of its clients that do this.
 const VERBS = {
   create: "create_file write_file_dev Write",
   edit: "str_replace edit_file_dev Edit MultiEdit NotebookEdit",
@@ -19,7 +19,7 @@ const VERBS = {
 };
 export const verb = (tool) => Object.keys(VERBS).find((each) => VERBS[each].split(" ").includes(tool)) ?? tool;
 
-// What a pattern of a rule is about: "delete any file", "run git push".
+// A rule's pattern in words: "delete any file", "run git push".
 const CATEGORIES = {
   file: ["read or change", "any file"],
   search: ["search", "any file"],
@@ -40,7 +40,7 @@ export const meaning = (text) => {
   ];
 };
 
-// What no agent has: a person did it.
+// Acts without an agent are a person's.
 export const whose = (agent) => (agent === "(operator)" ? "a person" : agent);
 
 const EVENTS = { LLM_CALL: "model answered", NET_CONNECT: "connected", NET_CLOSED: "disconnected" };
@@ -62,7 +62,7 @@ const stateMark = (state) => {
 
 export const keyOf = (row) => `${row.ledger}:${row.seq}`;
 
-// Entries, newest first, as one item a call: what came of it, and what it was about.
+// Merges entries (newest first) into one item per call, with its newest state and its target.
 export const fold = (rows) => {
   const items = new Map();
   for (const row of rows) {
@@ -73,7 +73,7 @@ export const fold = (rows) => {
     else {
       known.target ||= row.target;
       known.tool ||= row.tool;
-      // The call opens where it was decided: that is what explains it.
+      // The item links to the entry with the decision, which explains the call.
       if (/INTENT|DENIED/.test(row.event_type)) {
         Object.assign(known, { seq: row.seq, ledger: row.ledger });
       }
@@ -91,7 +91,7 @@ const about = ({ target, metadata, reason }) => {
   return target || hostOf(metadata ?? {}) || path || command || reason;
 };
 
-// One line of a list: when, who, what, on what, and what came of it.
+// One line of a list: time, agent, verb, target and state.
 export const drawCall = (row) => [
   h("span.at", when(row.timestamp)),
   h("span.who", whose(row.agent) || "–"),
@@ -102,24 +102,24 @@ export const drawCall = (row) => [
 
 export const linkTo = (row) => `/timeline?entry=${encodeURIComponent(keyOf(row))}`;
 export const callItem = (row, ...more) => h("li", h("a.row", { href: linkTo(row) }, drawCall(row)), more);
-// The call that asked, where a person's yes let this one be.
+// The call whose request a person granted, if this call ran by that grant.
 export const askedBy = async (call, session, signal) => {
   const { entries: rows } = await get("timeline", { call, session, limit: "200" }, signal);
-  const told = ({ tool, metadata }) => (tool === "commit_parked" ? metadata?.arguments : metadata?.answer === "used" && metadata);
-  const used = rows.find((row) => told(row)?.request);
+  const grantOf = ({ tool, metadata }) => (tool === "commit_parked" ? metadata?.arguments : metadata?.answer === "used" && metadata);
+  const used = rows.find((row) => grantOf(row)?.request);
   if (!used) return null;
   const answers = { type: "APPROVAL_ANSWERED", until: used.timestamp, limit: "200" };
   const { entries: given } = await get("timeline", answers, signal);
   const isIt = ({ metadata, call_id: id }) =>
-    metadata?.answer === "granted" && metadata.request === told(used).request && id !== call;
+    metadata?.answer === "granted" && metadata.request === grantOf(used).request && id !== call;
   const asked = given.find(isIt);
   const to = asked && `/timeline?${query({ call: asked.call_id, session: asked.session_id })}`;
   return asked && ["asked by", h("a", { href: to }, asked.agent, ", in ", code(asked.call_id))];
 };
-// Not every session is a conversation: what was done in it is always in the timeline.
+// Links to the timeline, since not every session is a conversation.
 export const sessionLink = (id) => id && h("a", { href: `/timeline?session=${encodeURIComponent(id)}` }, id);
 
-// "main wants to delete README.md", told of a request in the inbox.
+// A request in words: "main wants to delete README.md".
 export const wish = (request) => {
   const [first = "", ...more] = request.actions;
   const target = first.split(" ").slice(1).join(" ");

@@ -7,7 +7,7 @@ const KINDS = { " ": "same", "-": "gone", "+": "new" };
 // Rows of a unified diff as the server writes it: a row of content begins with a space,
 // `-` or `+`, and can never look like a header.
 const parse = (text) => {
-  // Where a difference does not say at which lines it stands, they have no numbers.
+  // Without a hunk header, lines have no numbers.
   let [before, after] = [NaN, NaN];
   return text.split("\n").map((line) => {
     const header = HEADER.exec(line);
@@ -29,7 +29,7 @@ const parse = (text) => {
   });
 };
 
-// What two lines have in common at both ends stays plain; the middle is marked.
+// Marks the middle in which two lines differ.
 const marked = (text, other) => {
   if (other === undefined || !text || !other) return [text];
   const most = Math.min(text.length, other.length);
@@ -42,7 +42,7 @@ const marked = (text, other) => {
   return [text.slice(0, from), h("mark", middle), text.slice(text.length - end)];
 };
 
-// Lines that were taken out, and beside each the one that came in its place.
+// Pairs each removed line with the one that replaces it.
 const paired = (rows) => {
   const out = [];
   const run = (from, kind) => {
@@ -76,7 +76,7 @@ const beside = ([one, other]) =>
 const SPLIT = "paddock.split";
 const WIDE_PX = 760;
 
-// `text` is one unified diff, or several one after another.
+// `text` is one unified diff or several in a row.
 export const diff = (text, title = "") => {
   const rows = parse(text).filter(({ kind }) => kind !== "none" && (kind !== "file" || !title));
   const pairs = paired(rows);
@@ -103,5 +103,5 @@ export const diffs = ({ paths = [], secret_paths: secret = 0 } = {}) => [
   paths.map((each) =>
     each.diff ? diff(each.diff, `${each.path}`) : h("p", h("code", each.path), ` ${each.kind}`),
   ),
-  secret > 0 && h("p.quiet", `${secret} more in paths that policy calls secret: not shown`),
+  secret > 0 && h("p.quiet", `${secret} more in secret paths: not shown`),
 ];

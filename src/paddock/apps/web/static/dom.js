@@ -1,7 +1,7 @@
-// Elements and words. Whatever an agent, a model or a file says becomes text, never markup.
+// Builds elements and formats values. Text from agents, models and files never becomes markup.
 
-// Threat: what reorders, hides or ends a line would show another text than the one that
-// counts. It is spelled out, in a look of its own, so that nobody can write one that looks so.
+// Threat: characters that reorder, hide or end a line would make text look different from what it
+// is. They are escaped, in a style that plain text cannot imitate.
 const SPACES = String.raw`(?! )\p{Zs}`;
 const BLANKS = String.raw`\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\u{e0100}-\u{e01ef}`;
 const VARIANTS = String.raw`(?<!\p{Extended_Pictographic})[\ufe00-\ufe0f]`;
@@ -18,7 +18,7 @@ const escaped = (char) => {
 // For attributes, titles and notifications.
 export const visible = (text) => String(text).replace(UNSEEN, (char) => escaped(char));
 
-// Text as nodes; `kept` characters (line breaks in a block) stay as they are.
+// Text as nodes, escaped except for the `kept` characters (line breaks in a block).
 const spelled = (text, kept = "") => {
   const made = document.createDocumentFragment();
   const mark = (char) => Object.assign(document.createElement("span"), { className: "escape", textContent: escaped(char) });
@@ -49,7 +49,7 @@ export const h = (kind, ...parts) => {
   return made;
 };
 
-// Text of several lines; what is too long for a page is cut with a word about it.
+// Text of several lines, cut with a note if it is too long for a page.
 export const block = (text, ...more) => {
   const shown = String(text).slice(0, CHARS_SHOWN_MAX);
   const left = String(text).length - shown.length;
@@ -67,17 +67,17 @@ export const chip = (label, isOn, onclick) =>
   h("button.chip", { type: "button", "aria-pressed": String(isOn), onclick }, label);
 export const status = () => h("div", { role: "status" });
 
-export const told = ({ message, where, hint }) =>
+export const problemOf = ({ message, where, hint }) =>
   h("div", h("p.bad", message), h("p.quiet", [where, hint].filter(Boolean).join(" · ")));
 
-export const orTold = (found, show) => (found.error ? told(found.error) : show(found));
+export const orProblem = (found, show) => (found.error ? problemOf(found.error) : show(found));
 
-// A button that is waited for; what came of it, or what was wrong, stands in `place`.
+// A button that runs `work` and shows its result or error in `place`.
 export const acting = (label, place, work, kind) => {
   const act = async () => {
     made.disabled = true;
     place.setAttribute("aria-busy", "true");
-    const found = await work().catch(told);
+    const found = await work().catch(problemOf);
     place.removeAttribute("aria-busy");
     made.disabled = false;
     if (found) place.replaceChildren(found);
@@ -86,12 +86,12 @@ export const acting = (label, place, work, kind) => {
   return made;
 };
 
-// Calls together what comes in a rush.
+// Merges calls in quick succession into one.
 export const soon = (act, ms = 50) => {
   let timer = 0;
   const run = () => {
     timer = 0;
-    Promise.resolve().then(act).catch(() => {}); // the next news will tell
+    Promise.resolve().then(act).catch(() => {}); // the next event tries again
   };
   return () => (timer ||= setTimeout(run, ms));
 };
@@ -100,7 +100,7 @@ export const soon = (act, ms = 50) => {
 export const facts = (...rows) =>
   h("dl.facts", rows.filter((row) => row?.[1]).map(([name, value]) => [h("dt", name), h("dd", value)]));
 
-// Nothing where nothing is in it.
+// A section with a title; nothing if all its parts are empty.
 export const section = (title, ...parts) =>
   parts.flat(Infinity).some(Boolean) && h("section", h("h2", title), ...parts);
 export const listed = (kind, rows) => rows.length > 0 && h(`ul.plain.${kind}`, rows);

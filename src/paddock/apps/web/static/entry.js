@@ -1,8 +1,8 @@
-// One call, whole: what was asked, how it was decided, what it did, and whether the record holds.
+// One entry or call in full: arguments, decision, changes, output, and the proof of its record.
 import { get, mayAct, post, query } from "./api.js";
 import { askedBy, event, hostOf, sessionLink, verb, whose } from "./calls.js";
 import { diffs } from "./diff.js";
-import { acting, block, code, facts, h, mark, note, section, size, status, told as problemOf, when } from "./dom.js";
+import { acting, block, code, facts, h, mark, note, problemOf, section, size, status, when } from "./dom.js";
 import { prove } from "./proof.js";
 
 const WORDS = { allow: "Allowed", confine: "Allowed, confined", ask: "Asked", deny: "Refused" };
@@ -16,12 +16,12 @@ const ruled = ({ text, file, line }) => [code(text), " ", line ? h("a.note", { h
 const items = (title, rows = []) =>
   rows.length > 0 && [h("h3", title), h("ul", rows.map((row) => h("li", row)))];
 
-// Of `policy explain`: the rule, those that nearly matched, and what would change the answer.
+// The result of `policy explain`: the rule, near misses, and what would change the decision.
 export const explained = (told) => [
   h("p", verdict(told.outcome), told.reason && `: ${told.reason}`),
   facts(
     ["rule", told.rule?.text && ruled(told.rule)],
-    ["in the end", told.decision && told.decision !== told.outcome && verdict(told.decision)],
+    ["final decision", told.decision && told.decision !== told.outcome && verdict(told.decision)],
     ["answer", told.answer],
     ["code", told.code && code(told.code)],
   ),
@@ -33,7 +33,7 @@ export const explained = (told) => [
 const argument = (value) => {
   if (typeof value === "string") return value.includes("\n") ? block(value) : code(value);
   if (!value?.salted_sha256) return code(JSON.stringify(value));
-  return note(`${size(value.bytes)}, of which the record keeps only a fingerprint (digest)`);
+  return note(`${size(value.bytes)}; only its fingerprint (digest) is recorded`);
 };
 export const argumentsOf = (values, leave = []) => {
   const shown = Object.entries(values ?? {}).filter(([name]) => !leave.includes(name));
@@ -55,9 +55,9 @@ export const connections = (rows) => {
 const output = ({ stream, text, bytes, is_cut: isCut }) =>
   text
     ? [h("h3", stream), block(text), isCut && h("p.quiet", `${size(bytes)} in all`)]
-    : h("p.quiet", `${stream}: ${size(bytes)}, not kept any more`);
+    : h("p.quiet", `${stream}: ${size(bytes)}, no longer stored`);
 
-// What a call came to, in a word and in its own.
+// The result of an act: a verdict, and the text of the result.
 export const resultOf = (found, good, bad) => [
   h("p", mark(found.status === "ok", good, bad)),
   block(found.content ?? found.error ?? ""),
@@ -100,7 +100,7 @@ const record = (entry) => {
   return place;
 };
 
-// What policy says today of the first action has the near misses and what would change it.
+// Only today's explanation of the first action has near misses and possible changes.
 const why = ({ told, now }) => {
   const { near_misses, changes } = (now ?? told.now)?.actions?.[0] ?? {};
   return explained({ near_misses, changes, ...told });
@@ -130,7 +130,7 @@ export const show = async (ledger, seq, signal) => {
     ),
     section("Why", call?.told && why(call)),
     section("What it changed", call?.diff && diffs(call.diff), canUndo && undo(call.entry_id, call.standing)),
-    section("What it was asked with", argumentsOf(judged.arguments)),
+    section("Arguments", argumentsOf(judged.arguments)),
     section("Network", connections(entries)),
     section("Output", (call?.outputs ?? []).map(output)),
     section("The record", record(entry)),

@@ -1,4 +1,4 @@
-// What did agents change, who did it, and can it be taken back?
+// What did agents change, who did it, and can it be undone?
 import { get, mayAct, on, query } from "./api.js";
 import { askedBy, drawCall, verb, whose } from "./calls.js";
 import { diffs } from "./diff.js";
@@ -14,25 +14,25 @@ const drawFile = (file) => [
   note(count(file.changes, "change")),
   h("span.at", when(file.last)),
 ];
-// A call that changed something, as a line of what happened.
+// A call that changed something, as a row of the list.
 const asRow = (call) => ({
   ...call,
   key: call.entry,
   event_type: "",
   target: call.changes.map((each) => each.path).join(", ") || `${call.secret_changes} secret`,
-  state: call.undone_by ? "undone" : call.undoes ? "takes back" : "done",
+  state: call.undone_by ? "undone" : call.undoes ? "undo" : "done",
 });
 
 const change = async (call, done, signal) => {
   const found = await get("diff", { call: call.entry }, signal).catch((problem) => ({ problem }));
-  const standing = call.undone_by ? `undone by ${call.undone_by}` : `no undo: ${call.standing}${call.standing === "changed since" ? "; take newer changes of it back first" : ""}`;
+  const standing = call.undone_by ? `undone by ${call.undone_by}` : `no undo: ${call.standing}${call.standing === "changed since" ? "; undo the newer changes of it first" : ""}`;
   return h(
     "div.change",
     h("h3", whose(call.agent), `: ${verb(call.tool)} `, note(when(call.timestamp))),
     facts(
       ["call", [code(call.call), " ", h("a", { href: `/timeline?${query({ call: call.call })}` }, "why it was allowed")]],
       await askedBy(call.call, call.session, signal).catch(() => null),
-      ["takes back", call.undoes && code(call.undoes)],
+      ["undoes", call.undoes && code(call.undoes)],
     ),
     found.problem ? h("p.quiet", found.problem.message) : diffs(found),
     call.can_undo && mayAct() ? undo(call.entry, call.standing, done) : h("p.quiet", standing),

@@ -1,15 +1,15 @@
-// What does it want, and what would happen?
+// What does the agent want, and what would happen?
 import { get, mayAct, on, post } from "./api.js";
 import { drawRequest, isWaiting, sessionLink, wish } from "./calls.js";
 import { diff } from "./diff.js";
-import { acting, block, button, code, facts, h, note as aside, orTold, section, status, told, when } from "./dom.js";
+import { acting, block, button, code, facts, h, note as aside, orProblem, problemOf, section, status, when } from "./dom.js";
 import { argumentsOf, connections, resultOf } from "./entry.js";
 import { browse, isWide } from "./list.js";
 
 const REPLACES = { str_replace: ["old_str", "new_str"], edit_file_dev: ["old_string", "new_string"] };
 const ELSEWHERE = ["web.answered", "approval.expired"];
 
-// Buttons for a question; each act is bound to the digest of exactly what is shown.
+// The buttons of a question; each answer is bound to the digest of exactly what is shown.
 const answering = ({ id, digest, has_changes: hasChanges }, done) => {
   const said = h("div", { role: "status", tabindex: "-1" });
   const acts = h("div.acts");
@@ -19,10 +19,10 @@ const answering = ({ id, digest, has_changes: hasChanges }, done) => {
       let found = null;
       try {
         const { result } = await send(path, body());
-        found = h("div", h("p.good", word), result && resultOf(result, hasChanges ? "They are in the project." : "It ran.", "It did not run."));
+        found = h("div", h("p.good", word), result && resultOf(result, hasChanges ? "The changes are in the project." : "It ran.", "It did not run."));
       } catch (problem) {
         if (!ELSEWHERE.includes(problem.code)) throw problem;
-        found = h("div", h("p.notice", "It was answered elsewhere meanwhile, or is outdated."), told(problem));
+        found = h("div", h("p.notice", "The question was answered elsewhere, or is outdated."), problemOf(problem));
       }
       acts.replaceChildren();
       said.focus();
@@ -35,11 +35,11 @@ const answering = ({ id, digest, has_changes: hasChanges }, done) => {
   const reason = h("textarea", { rows: "3", id: "reason", placeholder: "for example: use the staging host" });
   const refuse = () => {
     const send = act("Refuse", "Refused.", "refuse", () => ({ note: reason.value }), "danger");
-    const label = h("label", { for: "reason" }, "What the agent is told; you may leave it empty");
+    const label = h("label", { for: "reason" }, "Reason for the agent (optional)");
     acts.replaceChildren(label, reason, send, back);
     reason.focus();
   };
-  // A rule widens what is allowed: it is shown with its effect, and asked a second time.
+  // A rule extends what is allowed: it is shown with its effect and needs a second yes.
   const review = async () => {
     const { confirm, replay, file, addition } = await send("always", {});
     const save = act("Save and trust this rule", "Saved and trusted.", "always", () => ({ confirm }), "primary");
@@ -48,14 +48,14 @@ const answering = ({ id, digest, has_changes: hasChanges }, done) => {
       "div.review",
       h("p", "This would be added to ", code(file), ":"),
       block(addition),
-      h("h3", "What it would have changed until now"),
-      orTold(replay, ({ text }) => block(text)),
+      h("h3", "Its effect on past calls"),
+      orProblem(replay, ({ text }) => block(text)),
     );
   };
   const ask = () => {
     said.replaceChildren();
     const now = hasChanges ? "Approve these changes" : "Approve and run it now";
-    const later = "Approved: the very same call runs once, within an hour.";
+    const later = "Approved: the same call may run once, within an hour.";
     acts.replaceChildren(
       act(now, "Approved.", "grant", () => ({ resume: true }), "primary"),
       hasChanges ? "" : act("Approve its next try", later, "grant", () => ({ resume: false })),
@@ -75,11 +75,11 @@ const broken = ({ id, error, file }, done) => {
     return h("p", "Moved away.");
   };
   const title = h("h2.title", "A question that cannot be read");
-  return h("div", title, told(error ?? { message: file }), acting("Move it away", said, move), said);
+  return h("div", title, problemOf(error ?? { message: file }), acting("Move it away", said, move), said);
 };
 
-// Of a replacement that still waits, what goes and what comes; every line of both.
-// Threat: a line that reads as a header of a difference would be left off. It is spelled out.
+// A waiting replacement as a diff of all its lines.
+// Threat: a line that looks like a diff header would not be shown. It is escaped.
 const replacement = (names, given) => {
   const [before, after] = names.map((name) => given[name]);
   if (typeof before !== "string" || typeof after !== "string") return "";
@@ -92,11 +92,11 @@ const replacement = (names, given) => {
   return [...rows(" ", same), ...rows("-", gone), ...rows("+", added.slice(from))].join("\n");
 };
 
-// A command that was tried has connected already: with what, is on record.
+// A command that ran in a copy may have connected already: show its recorded connections.
 const triedWith = ({ has_changes: hasChanges, call_id: call, session_id: session }) => {
   const place = h("div");
   const show = ({ entries }) => place.replaceChildren(connections(entries) || "");
-  if (hasChanges) get("timeline", { call, session, limit: "200" }).then(show).catch(() => {}); // the timeline will tell
+  if (hasChanges) get("timeline", { call, session, limit: "200" }).then(show).catch(() => {}); // the timeline shows them too
   return place;
 };
 
@@ -110,16 +110,16 @@ const detailOf = (request, done) => {
   return h(
     "div",
     h("h2.title", wish(request)),
-    request.outdated && h("p.notice", "No answer counts any more: ", request.outdated),
+    request.outdated && h("p.notice", "Outdated, cannot be answered any more: ", request.outdated),
     request.warnings.map((each) => h("p.notice", each)),
     isWaiting(request) && mayAct() && answering(request, done),
     answered && h("p", h("strong", request.state), ` by ${answered}`, note && `: ${note}`),
     section(
       "What it would do",
       command.map((name) => block(given[name])),
-      request.has_changes && h("p", "It ran in a copy. This is what it changed there; nothing of it is in the project yet."),
+      request.has_changes && h("p", "The command ran in a copy. These are its changes; none is in the project yet."),
       change && diff(change),
-      // Nothing is left off here that does not stand above.
+      // Omits only arguments that are shown above.
       argumentsOf(given, change ? [...command, ...replaced] : command),
     ),
     section(
@@ -132,8 +132,8 @@ const detailOf = (request, done) => {
         ["asked", when(request.parked_at)],
         ["answer until", when(request.expires_at)],
         ["session", sessionLink(request.session_id)],
-        ["by default", argumentsOf(filled, unset)],
-        ["fingerprint", [code(request.digest), aside(" a yes counts for exactly this call (its digest)")]],
+        ["defaults", argumentsOf(filled, unset)],
+        ["fingerprint", [code(request.digest), aside(" a yes applies only to exactly this call (its digest)")]],
       ),
     ),
   );
@@ -152,11 +152,11 @@ export const page = async ({ id }, signal) => {
       const items = [...requests, ...unread.map((each) => ({ agent: "?", tool: "read", actions: [each.id], ...each }))]
         .map((each) => ({ ...each, key: each.id }))
         .sort((one, other) => isWaiting(other) - isWaiting(one));
-      head.textContent = items.some(isWaiting) ? "What waits for you" : "Nothing waits for you";
-      about.textContent = items.length ? "" : "When policy asks about a call and nobody is there to answer, it waits here.";
+      head.textContent = items.some(isWaiting) ? "Waiting for your answer" : "Nothing waits for you";
+      about.textContent = items.length ? "" : "Calls that need an approval wait here until you answer.";
       return items;
     },
-    // What was just answered stays in sight with what came of it; the list alone is new.
+    // Reload only the list: the answered question stays visible with its result.
     show: (request) => detailOf(request, () => made.reload()),
     address: (request) => (request ? `/inbox?id=${encodeURIComponent(request.id)}` : "/inbox"),
     first: (items) => items.find((each) => each.id === id) ?? (isWide() && items[0]),

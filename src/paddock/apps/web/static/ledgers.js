@@ -1,20 +1,20 @@
-// Is the record whole, and how would one know?
+// Are the ledgers whole, and how can I check?
 import { download, get, mayAct, post } from "./api.js";
-import { acting, block, button, code, count, facts, h, mark, note, number, size, status, told, when } from "./dom.js";
+import { acting, block, button, code, count, facts, h, mark, note, number, problemOf, size, status, when } from "./dom.js";
 
 const NAMES = {
   governance: ["Governance", "agents, trust, questions and their answers"],
-  ho2m: ["Sessions", "what was said, turn by turn"],
-  ho1m: ["Calls", "every call: asked, decided, done"],
-  packages: ["Packages", "what was installed and signed"],
+  ho2m: ["Sessions", "messages and answers, turn by turn"],
+  ho1m: ["Calls", "every call: request, decision, result"],
+  packages: ["Packages", "installed packages and signatures"],
 };
 const ABOUT =
-  "Each ledger is one chain of entries: none can be changed, removed or slipped in without " +
-  "breaking it, and what is signed cannot be written anew.";
+  "Each ledger is a chain of entries: changing, removing or inserting one breaks the chain, " +
+  "and signed entries cannot be rewritten.";
 
 const verified = async (ledger) => {
   const found = await post("ledgers/verify", { ledger });
-  const whole = ` and unbroken: ${count(found.entries, "entry is", "entries are")} as they were written.`;
+  const whole = `: ${count(found.entries, "entry", "entries")} unchanged since they were written.`;
   return h("div", h("p", mark(found.is_sound, "Whole", "DAMAGED"), found.is_sound && whole), block(found.text.join("\n")));
 };
 
@@ -45,8 +45,8 @@ const part = (each, reload) => {
           ["newest", when(each.newest)],
           ["signed", signed],
         )
-      : h("p.quiet", "not begun"),
-    each.error && told(each.error),
+      : h("p.quiet", "no entries yet"),
+    each.error && problemOf(each.error),
     exists && h("div.acts", acts),
     found,
   );
@@ -66,7 +66,7 @@ export const page = async (_, signal) => {
     h("p.lead", ABOUT),
     h("p", button("Verify all", all, "primary")),
     body,
-    h("p.quiet", "Signing (a checkpoint) puts a signature under every entry up to the newest one (the head)."),
-    h("p.quiet", "A saved page is for others: it verifies itself in any browser, without this program."),
+    h("p.quiet", "Signing creates a checkpoint: a signature over all entries up to the newest one (the head)."),
+    h("p.quiet", "A saved page verifies itself in any browser, without Paddock: you can give it to others."),
   );
 };

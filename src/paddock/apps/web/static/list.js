@@ -1,12 +1,12 @@
-// A list of any length, of which only what is in sight stands in the document.
-import { button, h, soon, told } from "./dom.js";
+// A list of any length: only the visible rows are in the document.
+import { button, h, problemOf, soon } from "./dom.js";
 
 const STEP = 20;
 let lists = 0;
 
 export class Rows {
-  // `draw(item)` gives the children of a row; `choose(item)` is told what was opened;
-  // `more()` is asked for older items near the end.
+  // `draw(item)` returns the children of a row; `choose(item)` is called when one is opened;
+  // `more()` is called near the end, to load older items.
   constructor({ label, draw, choose, more = () => {}, kind = "calls" }) {
     Object.assign(this, { draw, choose, more, items: [], active: -1, chosen: null, from: -1 });
     this.id = `list-${(lists += 1)}`;
@@ -26,7 +26,7 @@ export class Rows {
     return this.items.findIndex((item) => item.key === key);
   }
 
-  // Items have a `key`. What is looked at stays in its place when others arrive above it.
+  // Items have a `key`. The visible rows keep their place when others arrive above them.
   set(items) {
     const { height, place } = this;
     const top = this.items[Math.floor(place.scrollTop / height)]?.key;
@@ -45,7 +45,7 @@ export class Rows {
     this.mark();
   }
 
-  // Drawn anew only where other rows come into sight: what is pointed at stays the same element.
+  // Redraws only when other rows become visible, so that the element under the pointer stays.
   show() {
     const { height, items, place } = this;
     const from = Math.max(0, (Math.floor(place.scrollTop / height / STEP) - 1) * STEP);
@@ -101,17 +101,17 @@ export class Rows {
 
 export const isWide = () => innerWidth >= 1100;
 
-// A page with a list, and what was chosen of it beside it; in a narrow window one or the other.
-// `load()` gives the items, `show(item)` what is shown of one, `address(item)` where that stands,
-// and `first(items)` is open from the beginning.
+// A page with a list and the chosen item beside it; in a narrow window only one of them.
+// `load()` returns the items, `show(item)` the detail of one, `address(item)` its address,
+// and `first(items)` the item to open at the start.
 export const browse = async ({ head, load, show, address, first, signal, ...wanted }) => {
   const detail = h("article.detail", { tabindex: "-1" });
   const open = async (item) => {
     place.classList.add("open");
     list.pick(item.key);
     history.replaceState(null, "", address(item));
-    const found = await Promise.resolve(item).then(show).catch(told);
-    // Something else may have been chosen meanwhile.
+    const found = await Promise.resolve(item).then(show).catch(problemOf);
+    // Another item may have been chosen meanwhile.
     if (signal.aborted || list.chosen !== item.key) return;
     detail.replaceChildren(button("Close", close, "quiet.close"), found);
     detail.scrollTop = 0;

@@ -1,4 +1,4 @@
-// Is somebody needed, and what goes on?
+// Does a question wait, and what are the agents doing?
 import { get, on, query } from "./api.js";
 import { callItem, drawRequest, fold, isCall, isWaiting, keyOf, whose } from "./calls.js";
 import { ago, count, h, listed, note, section, soon } from "./dom.js";
@@ -21,7 +21,7 @@ const agent = ([name, calls]) => {
   const refused = calls.filter((row) => row.state === "refused").length;
   const no = refused > 0 && h("span.state.bad", `${refused} refused`);
   const link = h("a", to("timeline", "agent", name), whose(name));
-  return pair(link, note(ago(calls[0].timestamp)), note(`${count(calls.length, "call")} lately`), no);
+  return pair(link, note(ago(calls[0].timestamp)), note(`${count(calls.length, "recent call")}`), no);
 };
 const wall = ({ name, state, said }) =>
   pair(h("span", WALL_NAMES[name] ?? name), h(`span.state.${WALLS[state]}`, state), note(said));
@@ -46,13 +46,13 @@ export const page = async (_, signal) => {
         h(
           "div",
           section("Waits for your answer", listed("questions", waiting.map(question))),
-          section("What agents do", done || h("p.quiet", "No agent has done anything here yet.")),
+          section("What agents do", done || h("p.quiet", "No agent has made a call here yet.")),
         ),
         h(
           "div",
           section("The fence", listed("walls", now.walls.map(wall))),
           section("Agents", listed("agents", [...agents].map(agent))),
-          section("Refused lately", listed("refusals", refused)),
+          section("Recently refused", listed("refusals", refused)),
           section("Sessions", listed("sessions", now.sessions.slice(0, 5).map(session))),
         ),
       ),

@@ -1,17 +1,17 @@
-// What may they do, and what would change if this line were another?
+// What may agents do, and what would an edit change?
 import { get, mayAct, post } from "./api.js";
 import { diff } from "./diff.js";
 import { meaning } from "./calls.js";
-import { acting, block, button, chip, chips, code, count, h, listed, mark, note, orTold, soon, status, told } from "./dom.js";
+import { acting, block, button, chip, chips, code, count, h, listed, mark, note, orProblem, problemOf, soon, status } from "./dom.js";
 import { explained, verdict } from "./entry.js";
 
 const PAUSE_MS = 350;
 
-// Lists of paths stand above every rule.
+// Path lists take precedence over all rules.
 const PATHS = {
   "paths.own": ["deny", "change Paddock's own "],
   "paths.protected": ["deny", "change "],
-  "paths.generated": ["deny", "change, but for commands, "],
+  "paths.generated": ["deny", "change, except by commands, "],
   "paths.secret": ["deny", "read or change "],
   "paths.warned": ["allow", "change, with a warning, "],
   "paths.safe": ["allow", "change, without a warning, "],
@@ -20,12 +20,12 @@ const rule = (goTo) => ({ outcome, only, is_rest: isRest, text, file, line }) =>
   const [word, does] = PATHS[outcome] ?? [outcome];
   return h(
     "li.rule",
-    text.startsWith("!") ? h("strong", "Excepted") : verdict(word),
-    h("span", does ? [does, code(text)] : meaning(text), only && note(` ${only}`), isRest && note(" if no other rule says")),
+    text.startsWith("!") ? h("strong", "Except") : verdict(word),
+    h("span", does ? [does, code(text)] : meaning(text), only && note(` ${only}`), isRest && note(" if no other rule matches")),
     line ? button(`Line ${line}`, () => goTo(line), "quiet") : note(file),
   );
 };
-// Those of the file first: they can be changed here.
+// The file's own rules first: they can be edited here.
 const rules = (goTo) => ({ rules: found }) =>
   h("div", [...Map.groupBy(found, ({ agents }) => agents.join(", "))].reverse().map(([agents, rows]) => {
     const [own, others] = [rows.filter(({ line }) => line), rows.filter(({ line }) => !line)];
@@ -42,24 +42,24 @@ const finding = (goTo) => ({ line, file, message, hint }) => {
   return h("li", place, h("p", message), h("p.quiet", hint));
 };
 const example = ({ example: action, pattern, wanted, holds }) => {
-  const found = note(wanted === holds ? " is what " : " is not what ", code(pattern), " means");
-  return h("li", mark(holds, "As the file says: ", "Not as the file says: "), code(action), found);
+  const found = note(wanted === holds ? " matches " : " does not match ", code(pattern));
+  return h("li", mark(holds, "Passed: ", "Failed: "), code(action), found);
 };
 
 const effectOf = (changes, past) => [
   h("h3", "In words"),
-  orTold(changes, ({ text }) => block(text)),
-  h("h3", "Had it been so until now"),
-  orTold(past, ({ text }) => block(text)),
+  orProblem(changes, ({ text }) => block(text)),
+  h("h3", "Its effect on past calls"),
+  orProblem(past, ({ text }) => block(text)),
 ];
 
-// What is saved is trusted, so it is shown with its effect and asked a second time.
+// A saved text is trusted, so it is shown with its effect and needs a second yes.
 const review = (found, agree, leave) => {
   const said = status();
   return h(
     "div.review",
     h("h2.title", { tabindex: "-1" }, "Save this policy?"),
-    h("p", "From then on every call is decided by it."),
+    h("p", "It will decide every call from then on."),
     h("div.acts", acting("Save and trust exactly this text", said, agree, "primary"), button("Keep editing", leave)),
     said,
     found.diff ? diff(found.diff) : h("p.quiet", "The text is the same."),
@@ -110,33 +110,33 @@ export const page = async ({ action, rule: text }, signal) => {
   const others = ["tool:shell:run npm test", "tool:file:delete README.md", "tool:net:connect files.example.org"];
   const trying = h(
     "div.trying",
-    h("label.field", h("span", "What somebody wants to do"), wish),
+    h("label.field", h("span", "Action to try"), wish),
     h("p.quiet", "For example ", others.map((each, at) => [at ? ", " : "", code(each)])),
-    agents.length > 1 && h("label.field", h("span", "Who"), who),
+    agents.length > 1 && h("label.field", h("span", "Agent"), who),
     answer,
   );
   const answers = {
-    Rules: async (text) => orTold(await ask("rules", { text }), rules(goTo)),
+    Rules: async (text) => orProblem(await ask("rules", { text }), rules(goTo)),
     Findings: async (text) => {
-      const clean = h("p.good", "Nothing to say against it.");
+      const clean = h("p.good", "No problems found.");
       const show = ({ findings }) => listed("findings", findings.map(finding(goTo))) || clean;
-      return orTold(await ask("lint", { text }), show);
+      return orProblem(await ask("lint", { text }), show);
     },
     "Try an action": async (text) => {
       const agent = who.value && { agent: who.value };
       const found = await ask("explain", { text, action: wish.value, ...agent }).catch((error) => ({ error }));
-      answer.replaceChildren(orTold(found, (each) => h("div", explained(each))));
+      answer.replaceChildren(orProblem(found, (each) => h("div", explained(each))));
       return trying;
     },
     Examples: async (text) => {
-      const none = h("p.quiet", "A rule may have examples, as match and not_match; they are tried here.");
+      const none = h("p.quiet", "A rule may have examples (match and not_match); they are checked here.");
       const show = ({ examples }) => listed("findings", examples.map(example)) || none;
-      return orTold(await ask("test", { text }), show);
+      return orProblem(await ask("test", { text }), show);
     },
     "What changes": async (text) => {
       if (text === file.text) {
         const sample = code('deny = ["tool:file:delete **"]');
-        return h("p.quiet", "Nothing is edited. Write ", sample, " below [profiles.standard], and this tells what it changes: from now on, and had it been so until now.");
+        return h("p.quiet", "Nothing is edited. Write, for example, ", sample, " below [profiles.standard]: the effect on future and past calls is shown here.");
       }
       const found = [ask("diff", { text }), ask("replay", { text })];
       return h("div", effectOf(...(await Promise.all(found))));
@@ -146,8 +146,8 @@ export const page = async ({ action, rule: text }, signal) => {
 
   const look = async () => {
     const mine = (turn += 1);
-    const found = await answers[chosen](area.value).catch(told);
-    // An answer that was overtaken is no answer, and what is typed into stays in place.
+    const found = await answers[chosen](area.value).catch(problemOf);
+    // Ignore a response that a newer one has overtaken; keep a panel that the user types into.
     if (mine === turn && !signal.aborted && panel.lastChild !== found) {
       panel.replaceChildren(h("h2.hidden", chosen), found);
     }
@@ -168,7 +168,7 @@ export const page = async ({ action, rule: text }, signal) => {
     const [text, before] = [area.value, file.digest];
     said.replaceChildren();
     const found = await ask("save", { text, before });
-    turn += 1; // what is still being asked about the text would come over it
+    turn += 1; // a pending response must not replace the review
     const agree = async () => {
       await ask("save", { text, before, confirm: found.confirm });
       file = await get("policy", {}, signal);
@@ -189,12 +189,12 @@ export const page = async ({ action, rule: text }, signal) => {
   const turnTo = (name) => {
     chosen = name;
     tabs.forEach((each, at) => each.setAttribute("aria-pressed", String(names[at] === name)));
-    panel.replaceChildren(h("p.quiet", "Looking …"));
+    panel.replaceChildren(h("p.quiet", "Loading …"));
     look();
   };
   show();
   turnTo(chosen);
-  // A fresh file is mostly comments: what is in force comes first to the eye.
+  // A new file is mostly comments: scroll to the first line in force.
   const first = file.text.split("\n").findIndex((line) => /^[^#\s]/.test(line));
   const named = text ? file.text.split("\n").findIndex((line) => line.includes(text)) : -1;
   requestAnimationFrame(() => (named < 0 ? scrollTo(first + 4) : goTo(named + 1)));

@@ -1,6 +1,6 @@
-// Whether an entry is really part of what was signed, found out here and not by the server.
-// The hashes and signatures are those of the exported page (`ledger/page/`), classic scripts
-// whose names all scripts of a document share.
+// Checks in the browser, not on the server, that an entry is part of what was signed.
+// Hash and signature functions come from the exported page (`ledger/page/`): classic scripts,
+// whose names are global in the document.
 /* global hex, unhex, same, leafOf, nodeOf, unbase64, parsedEntry, parseKey, parseNote, verifyNote */
 import { get } from "./api.js";
 
@@ -37,19 +37,19 @@ const judged = (proof, shown) => {
   const broken = (said) => ({ isWhole: false, said, text });
   const entry = parsedEntry(text) ?? {};
   const isShown = [...NAMES, "metadata"].every((name) => JSON.stringify(entry[name]) === JSON.stringify(shown[name]));
-  if (!isShown || entry.seq !== proof.seq) return broken("what is shown is not what is on record");
+  if (!isShown || entry.seq !== proof.seq) return broken("the entry shown differs from the recorded one");
   const root = rootOf(leafOf(line), proof.seq, proof.size, proof.path.map(unhex));
   const note = parseNote(proof.note);
   if (!root || !note || note.size !== proof.size || !same(note.root, root)) {
     return broken(`it is not entry ${proof.seq} of the ${proof.size} that were signed`);
   }
-  // Without its lines, a note that is rightly signed leaves nothing open but those.
+  // The lines are not given, so only they can remain unverified by a valid note.
   const found = verifyNote(proof.note, parseKey(proof.key.trim()), { size: note.size, rows: [] });
   if (found.state === "broken") return broken(found.said);
   return { isWhole: true, said: `it is entry ${proof.seq} of the ${note.size} that were signed together (a checkpoint)`, text };
 };
 
-// Whether this entry, as it is shown, is one that was signed.
+// Checks that this entry, as it is shown, was signed.
 export const prove = async (entry) => {
   const { ledger, seq } = entry;
   const [proof] = await Promise.all([get("proof", { ledger, seq: String(seq) }), loaded()]);

@@ -1,4 +1,4 @@
-// What was said, and what was done about it?
+// What was said in a session, and which calls followed?
 import { get, mayAct, on, post, query } from "./api.js";
 import { callItem, fold, isCall } from "./calls.js";
 import { acting, ago, block, count, h, listed, note, number, soon, status, when } from "./dom.js";
@@ -18,11 +18,11 @@ const turn = (each, at, calls) =>
     speech("Person", each.user_message),
     listed("calls", calls.map((row) => callItem(row))),
     speech("Agent", each.response),
-    each.outcome === "unfinished" && h("p.quiet", "not finished: the agent is at work, or was stopped"),
+    each.outcome === "unfinished" && h("p.quiet", "not finished: the agent is working, or was stopped"),
     !["success", "unfinished"].includes(each.outcome) && h("p.bad", each.outcome, each.reason && `: ${each.reason}`),
   );
 
-// A call belongs to the first turn that ended after it; those behind the last go on.
+// A call belongs to the first turn that ended after it; the rest to a turn that still runs.
 const perTurn = (turns, calls) => {
   const out = [...turns, null].map(() => []);
   for (const row of fold([...calls].reverse()).filter(isCall).reverse()) {
@@ -48,7 +48,7 @@ const transcript = (found) => {
   );
 };
 
-// What was said so far, which grows while one looks, and what one says to it.
+// The transcript, updated live, and a field to continue the session.
 const conversation = async (id, signal) => {
   const place = h("div");
   const draw = async () => {
@@ -66,7 +66,7 @@ const conversation = async (id, signal) => {
     said.replaceChildren();
     said.scrollIntoView({ block: "end" });
   };
-  const label = h("label", { for: "task" }, "Say something more to the agent in this session");
+  const label = h("label", { for: "task" }, "Continue this session: message to the agent");
   const resume = h("div.resume", label, task, h("div.acts", acting("Send", said, send, "primary")), said);
   const redraw = soon(draw);
   on("entry", (row) => row.session_id === id && place.isConnected && redraw(), signal);

@@ -1,12 +1,12 @@
-// What happened? Everything on record, newest first.
+// What happened? All recorded entries, newest first.
 import { get, on, query } from "./api.js";
 import { drawCall, fold, isCall, keyOf } from "./calls.js";
-import { button, chip, chips, h, soon, told } from "./dom.js";
+import { button, chip, chips, h, problemOf, soon } from "./dom.js";
 import { show } from "./entry.js";
 import { browse } from "./list.js";
 
 const OUTCOMES = { "": "Everything", allow: "Allowed", ask: "Asked", deny: "Refused", failed: "Failed" };
-// What can be filtered by, each with an example.
+// The filters, each with an example.
 const FIELDS = {
   agent: "main", tool: "str_replace", path: "src/app.py", host: "files.example.org", session: "SES-…",
   ledger: { "": "all", ho1m: "calls (ho1m)", ho2m: "sessions (ho2m)", governance: "governance", packages: "packages" },
@@ -35,7 +35,7 @@ const filterBar = (wanted, changed) => {
   return h(
     "form.filters",
     { role: "search", onsubmit: submitted },
-    chips("Outcome", outcomes, h("label.check", all, "Paddock's own notes too")),
+    chips("Outcome", outcomes, h("label.check", all, "Include Paddock's own entries")),
     h(
       "details.more",
       { open: names.some((name) => wanted[name]) },
@@ -56,11 +56,11 @@ export const page = async ({ entry, ...wanted }, signal) => {
     const found = await get("timeline", { ...asked, limit: PAGE, before: next }, signal);
     ({ next } = found);
     rows = [...rows, ...found.entries];
-    const searching = next ? "Looking further back …" : "Nothing matches.";
-    state.replaceChildren(items().length ? "" : searching, ...found.damaged.map(({ error }) => told(error)));
+    const searching = next ? "Searching older entries …" : "Nothing matches.";
+    state.replaceChildren(items().length ? "" : searching, ...found.damaged.map(({ error }) => problemOf(error)));
     return items();
   };
-  // A rare thing may be far back: asked again while nothing comes, as long as one looks.
+  // A match may be far back: load older entries until one is found or the page is left.
   const older = async () => {
     if (isAsking || !next || !made) return;
     isAsking = true;
@@ -72,13 +72,13 @@ export const page = async ({ entry, ...wanted }, signal) => {
     history.pushState(null, "", `/timeline?${query({ ...wanted, ...values })}`);
     dispatchEvent(new PopStateEvent("popstate"));
   };
-  // Only the server knows what matches, and what has become of a question since.
+  // Only the server knows which entries match, and the current state of a question.
   const update = soon(async () => {
     const found = await get("timeline", { ...asked, limit: PAGE }, signal);
     const fresh = new Set(found.entries.map(keyOf));
     if (rows.some((each) => fresh.has(keyOf(each)))) {
       rows = [...found.entries, ...rows.filter((each) => !fresh.has(keyOf(each)))];
-    } else [rows, next] = [found.entries, found.next]; // more came than one answer holds
+    } else [rows, next] = [found.entries, found.next]; // more are new than one response holds
     if (!signal.aborted) made.list.set(items());
   });
 
