@@ -84,7 +84,7 @@ class Decisions:
             raise EgressError(rule_of(reach))
         return replace(reach, is_judged=any(each.is_judged for each in found))
 
-    async def places(self, host: str, port: int) -> list[Terms]:
+    async def terms_for(self, host: str, port: int) -> list[Terms]:
         """Return the terms of both policies for a name's addresses. Raises: EgressError."""
         return [(judge.connect(host, port).addresses, judge) for judge in await self._judges()]
 

@@ -70,7 +70,7 @@ class Egress:
         why = ""
         for address in found:
             is_named = literal is None
-            problems = (_problem_of(address, port, *each, own, is_named=is_named) for each in terms)
+            problems = (_why_denied(address, port, *each, own, is_named=is_named) for each in terms)
             problem = next(filter(None, problems), "")
             if problem:
                 why = why or f"it resolves to {address}{problem}"
@@ -152,7 +152,7 @@ def _literal(host: str) -> Address | None:
         return None
 
 
-def _problem_of(
+def _why_denied(
     address: Address,
     port: int,
     allowed: tuple[Network, ...],
@@ -164,12 +164,12 @@ def _problem_of(
     denial = judge.find_denial(address, port)
     if denial is not None:
         return f": {denial.said}"
-    problem = judge_address(address, allowed if is_named else [*filter(_means_each, allowed)], own)
+    problem = judge_address(address, allowed if is_named else [*filter(_is_one_kind, allowed)], own)
     return problem and f", which is {problem}"
 
 
-def _means_each(network: Network) -> bool:
-    """Return True if a rule's network includes its non-public addresses.
+def _is_one_kind(network: Network) -> bool:
+    """Return True if a rule for this network also covers its non-public addresses.
 
     Threat: 0.0.0.0/0 is written to mean the internet, but contains this machine and metadata
     services. So non-public addresses only count if the whole network is of one kind.

@@ -36,7 +36,7 @@ _LINE_BYTES_MAX: Final = 16_384
 _HEADERS_MAX: Final = 256
 _TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _SPACE: Final = rb"[ \t\v\f\r\x1c-\x1f\x85\xa0]"
-"""Bytes that servers accept as a space: RFC 9112 (3) lists the first ones, Python's takes all."""
+"""Bytes that servers accept as a space: RFC 9112 (3) has the first ones, Python accepts all."""
 _METHOD: Final = re.compile(_SPACE + rb"*(" + _TOKEN.pattern + rb")(?:" + _SPACE + rb"|\Z)")
 _USUAL_METHOD: Final = re.compile(rb"[A-Z_-]+")
 _CONTROL: Final = re.compile(rb"[\0-\x08\x0e-\x1f\x7f]")

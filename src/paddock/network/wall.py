@@ -388,7 +388,7 @@ class Wall:
     ) -> tuple[socket.socket, OpenedConnection]:
         """Connect to an address of the name; record each try before it. Raises: EgressError."""
         for way in await self._thread.egress.find(
-            host, port, await self.decisions.places(host, port)
+            host, port, await self.decisions.terms_for(host, port)
         ):
             shown = "via proxy" if way is None else str(way)
             opened = OpenedConnection(host, port, shown, name, rule_of(reach))

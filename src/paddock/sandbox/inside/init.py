@@ -531,7 +531,7 @@ def _remove(path: bytes) -> None:
         os.rmdir(path)
         return
     if not os.path.lexists(path):
-        # It vanished from the lower layer, which file watchers do not notice: create it to remove.
+        # It vanished from the lower layer without an event: create it, so that watchers see one.
         _write_new(path, b"")
     os.unlink(path)
 
