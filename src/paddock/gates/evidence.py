@@ -37,7 +37,7 @@ from paddock.workspace import Workspace
 
 
 class LedgerWitness(Protocol):
-    """What is known of a plane's ledgers outside the plane: keys, and signed heads kept elsewhere.
+    """Knowledge of a plane's ledgers outside the plane: keys, signed heads kept elsewhere.
 
     Threat: a ledger that was replaced, restored or cut off, with all files beside it, verifies.
     """
@@ -180,7 +180,7 @@ def keys_at(seq: int, told: RecordedPackage, evidence: GateEvidence) -> signing.
     that were valid when the entry was written: a former operator approved it while in office.
 
     Threat: a former operator's key may be in other hands. It is not valid for a package that came
-    after he left, whoever signs the set later.
+    after he left, no matter who signs the set later.
     """
     vouched = evidence.vouched
     # The newest statement lists the key of its author.

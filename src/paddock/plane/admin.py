@@ -85,7 +85,7 @@ class BudgetTable(Strict, frozen=True):
 
 
 class ModelChoice(Strict, frozen=True):
-    """Which model answers. The gateway checks that the provider exists."""
+    """The model that answers. The gateway checks that the provider exists."""
 
     provider: Annotated[_Id, Meta(description="builtin, anthropic, openai, or your own.")] = (
         "builtin"

@@ -142,7 +142,7 @@ class InitResult(Struct, frozen=True):
     plane: OpenedPlane
     policy_file: Path
     made: tuple[Path, ...]
-    """What this call created: the policy file, the plane, the agent's declaration."""
+    """The things that this call created: the policy file, the plane, the agent's declaration."""
     trust: TrustRecord | None
 
     @property

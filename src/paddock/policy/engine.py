@@ -93,7 +93,7 @@ _WRITTEN: Final = _READ | frozenset(MIXED_FOLDERS)
 
 
 class Writer(Enum):
-    """What changes a file: a file tool, or a command (in the sandbox or by redirection).
+    """The way a file is changed: by a file tool, or a command (in the sandbox or by redirection).
 
     Only commands write `generated` paths; in a dependency folder the file-name patterns of
     `protected` and `secret` do not apply to them.

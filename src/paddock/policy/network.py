@@ -470,7 +470,7 @@ class NetworkJudge:
 
     @property
     def can_reach(self) -> bool:
-        """Whether any connection may be allowed or asked about; errs on the side of True."""
+        """Return True if any connection may be allowed or asked about; if unsure, True."""
         return self._all != [] and all(each.opens for each in self._all)
 
     def ports(self, host: str) -> tuple[int, ...]:

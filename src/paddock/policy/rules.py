@@ -345,7 +345,7 @@ class Rule(Struct, frozen=True, dict=True):
 
     @property
     def is_for_every_call(self) -> bool:
-        """Whether the rule matches every call that its head names."""
+        """Return True if the rule matches every call that its head names."""
         return self.pattern.kind is None and self.when is None
 
     @property

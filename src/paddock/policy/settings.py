@@ -106,7 +106,7 @@ class ShellSettings(Struct, frozen=True):
     env: tuple[NonEmpty, ...] = ()
     """Environment variables that a call may set; a name may end in `*`."""
     caches: bool = True
-    """Whether commands of one workspace share a private directory for tool caches."""
+    """If true, commands of one workspace share a private directory for tool caches."""
     confine_max: ConfineMax = field(default_factory=ConfineMax)
 
 
@@ -124,7 +124,7 @@ class HookSettings(Struct, frozen=True):
     paranoid: bool = False
     sandbox_ignored: bool = True
     scratch: bool = True
-    """Whether agents are told which directory is for scratch work."""
+    """If true, agents are told which directory is for scratch work."""
 
 
 class AgentBinding(Struct, frozen=True):
@@ -209,7 +209,7 @@ class McpServer(Struct, frozen=True):
     env: tuple[tuple[str, str], ...] = ()
     """Variables and values; a value may be `credential:NAME`."""
     network: tuple[NonEmpty, ...] = ()
-    """What it may reach: targets of `tool:net:connect`, or with a method `tool:net:request`."""
+    """The hosts that it may reach: targets of `tool:net:connect` or `tool:net:request`."""
     addresses: tuple[NonEmpty, ...] = ()
     """Networks that its hosts may be in, besides public addresses."""
     headers: tuple[tuple[str, str], ...] = ()

@@ -64,7 +64,7 @@ class Approval(Struct, frozen=True):
     changes_digest: str = ""
     """Digest of the changes kept with the request."""
     hint: str = ""
-    """What to do about a refusal, in place of the usual hint of its code."""
+    """The hint of a refusal, in place of the usual hint of its code."""
     is_deferred: bool = False
     """No answer yet: the program puts the question to a person, then calls again."""
 

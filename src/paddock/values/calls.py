@@ -84,7 +84,7 @@ class Cancel(Protocol):
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether to stop; once True it stays True."""
+        """True to stop; once True it stays True."""
         ...
 
     def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:

@@ -217,17 +217,17 @@ class Action(NamedTuple):
 
     @property
     def is_path(self) -> bool:
-        """Whether the target is a workspace-relative path."""
+        """True if the target is a workspace-relative path."""
         return self.category in PATH_CATEGORIES
 
     @property
     def is_write(self) -> bool:
-        """Whether the call would change its path target."""
+        """True if the call would change its path target."""
         return (self.category, self.operation) in WRITING_OPERATIONS
 
     @property
     def is_line(self) -> bool:
-        """Whether the target is a command line."""
+        """True if the target is a command line."""
         return self.category == "shell" and self.operation == "run"
 
     @property

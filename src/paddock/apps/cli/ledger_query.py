@@ -98,7 +98,7 @@ def run_query(options: Options, console: Console) -> int:
         )
         console.warn(f"no entry of the ledger {options.ledger} matches{calls}")
     if rows.unfinished_bytes:
-        console.warn(f"{unfinished(rows.unfinished_bytes)} and are no entry yet")
+        console.warn(f"{unfinished(rows.unfinished_bytes)} and are not an entry yet")
     for bad in rows.bad:
         console.warn(f"error[ledger.damaged]: byte {bad.offset_bytes}: {bad.fault}: {bad.detail}")
     if rows.bad:
@@ -114,7 +114,7 @@ def run_tail(options: Options, console: Console) -> int:
     path = require_ledger(find_site(options, console), LedgerName(options.ledger))
     torn_bytes = query_lines(str(path), Filter(), last=0).unfinished_bytes
     if torn_bytes:
-        console.warn(f"{unfinished(torn_bytes)} and are no entry yet")
+        console.warn(f"{unfinished(torn_bytes)} and are not an entry yet")
     for stored in follow(str(path), last=options.last, poll=partial(console.wait, _POLL_S)):
         _show(stored, options, console)
         console.stdout.flush()

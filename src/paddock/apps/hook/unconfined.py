@@ -192,7 +192,7 @@ def _note(found: Targets, command: SimpleCommand, cd_paths: list[CdPath], base: 
             # A pattern or a text of several words is seldom a file, so it counts only if it exists.
             if not re.search(r"[\s*?]", name) or os.path.lexists(os.path.join(here, name)):
                 found.note("view", cd, (name,))
-        # Reads are frequent and mostly harmless: an incomplete expansion is no reason to ask.
+        # Reads are frequent and mostly harmless: an incomplete expansion is not a reason to ask.
         found.unsure = known
 
 

@@ -144,7 +144,7 @@ class Findings(Struct):
     assigned: list[str] = []
     scripts: list[str] = []
     has_statement: bool = False
-    """Whether it has an assignment, a test or arithmetic, which are not commands."""
+    """True if it has an assignment, a test or arithmetic, which are not commands."""
 
 
 def walk_tree(root: "Node", data: bytes) -> Findings:

@@ -318,7 +318,7 @@ class _Finding(Struct):
             )
 
     def _merge_mode(self, path: str, lower: Look, upper: Look) -> None:
-        """Find a mode change by the mode at the start: the directory's time is no evidence."""
+        """Find a mode change by the mode at the start: the directory's time proves nothing."""
         before = self.ancestry.mode_before(path)
         is_changed_since = lower.status.changed_ns >= self.baseline.started_ns
         if upper.mode == before or (before is None and is_changed_since):
@@ -378,7 +378,7 @@ class _Finding(Struct):
         self._add(Difference(change, lower, None, is_replaced=is_replaced))
 
     def _add(self, difference: Difference, *, is_late: bool = False, is_old: bool = False) -> None:
-        """Add it. `is_late`: another process was first; `is_old`: its time is no evidence."""
+        """Add it. `is_late`: another process was first; `is_old`: its time proves nothing."""
         change, lower = difference.change, difference.lower
         is_mounted = lower is not None and lower.is_mounted
         if is_mounted or f"{change.path}/".startswith(self.mounted):
