@@ -23,6 +23,8 @@ _BYTES_MAX: Final = 4_000_000
 
 
 class HistoryFile:
+    """The lines typed earlier; at most 2,000, each in one write."""
+
     def __init__(self, directory: Path) -> None:
         self._file = directory / FILE
 
@@ -42,6 +44,7 @@ class HistoryFile:
         return kept
 
     def add(self, text: str) -> None:
+        """Append a line. Raises: HostError."""
         if not text.strip() or text.startswith(" ") or len(text) > _ENTRY_CHARS_MAX:
             return
         atomic.make_directories(self._file.parent)

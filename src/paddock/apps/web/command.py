@@ -35,10 +35,8 @@ def _serve(options: Options, console: Console) -> int:
             where="--allow-remote",
             hint="the name of your TLS reverse proxy, as browsers reach it",
         )
-    plane, codes = (
-        ServedPlane(find_site(options, console), options.read_only),
-        Codes(time.monotonic),
-    )
+    plane = ServedPlane(find_site(options, console), options.read_only)
+    codes = Codes(time.monotonic)
     listening = server.listen_here(options.port)
     number = listening[0].getsockname()[1]
     origin = f"http://{server.name_here()}:{number}" if remote is None else f"https://{remote}"
