@@ -92,7 +92,7 @@ _NAMING: Final = {
     **dict.fromkeys(("mapfile", "readarray"), lazy_pattern(r"-\w*[dnOsuCc]")),
     **dict.fromkeys("unset getopts declare typeset local readonly".split(), lazy_pattern(r"(?!)")),
 }
-"""Builtins that take names, which may have subscripts; the word after which there is no name."""
+"""Builtins that take names, which may have subscripts; words that no name follows."""
 _NO_PROGRAM: Final = lazy_pattern(
     r"(?:user|author|committer|color|advice|i18n|init)\.", re.IGNORECASE
 )

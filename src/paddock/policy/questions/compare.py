@@ -361,7 +361,7 @@ def _mixed(actions: Iterable[Action]) -> list[Action]:
 
 
 def _side(rules: Rules, changed: frozenset[RuleKey]) -> str:
-    """Name the changed rules; without any one rule, since the others say the same."""
+    """Name the changed rules; if none changed one rule, since all others say the same."""
     found = [rule for key, rule in rules.items() if rule is not None and key in changed]
     named = (found or [*rules.values()][:1])[:RULES_MAX]
     parts: list[str] = []

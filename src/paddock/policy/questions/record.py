@@ -41,7 +41,7 @@ from paddock.values.entries import (
 
 T = TypeVar("T")
 
-_STAND_INS: Final = ("salted_sha256", "redacted", "…")
+_PLACEHOLDERS: Final = ("salted_sha256", "redacted", "…")
 
 DECIDED_EVENTS: Final = (TOOL_INTENT, TOOL_DENIED, TOOL_STAGED, HOOK_DECISION)
 
@@ -210,7 +210,9 @@ def _is_kept_whole(kept: Json) -> bool:
     """Return True if no value is replaced by a digest, a redaction mark or a cut."""
     if isinstance(kept, dict):
         members = cast("dict[str, Json]", kept)
-        return members.keys().isdisjoint(_STAND_INS) and all(map(_is_kept_whole, members.values()))
+        return members.keys().isdisjoint(_PLACEHOLDERS) and all(
+            map(_is_kept_whole, members.values())
+        )
     return not isinstance(kept, list) or all(map(_is_kept_whole, cast("list[Json]", kept)))
 
 
