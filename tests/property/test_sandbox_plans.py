@@ -67,7 +67,7 @@ def shells(draw, name):
 FACTS = HostFacts(
     workspace="/work/ws",
     home="/home/u",
-    standing=tuple(ResolvedPath(path, path) for path in PLACES),
+    existing=tuple(ResolvedPath(path, path) for path in PLACES),
     search_path=tuple(ResolvedPath(path, path) for path in PLACES),
     toolchains=(Toolchain("python", ("/home/u/data/python",)), Toolchain("x", ("/home/u/.ssh/x",))),
     closed=(Closed("/usr/local/plane", "the plane"),),

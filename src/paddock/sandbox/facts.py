@@ -46,17 +46,17 @@ def collect_facts(
         for path in (*shell.read, *shell.write)
     ]
     found = [resolver.find(path) for path in dict.fromkeys(wanted)]
-    standing = tuple(each for each in found if each is not None)
+    existing = tuple(each for each in found if each is not None)
     closed = _closed(agents, workspace)
     changeable = _changeable(policy, resolver, home, closed)
     toolchains = find_toolchains(variables, home, workspace, changeable)
-    places = [each.real for each in standing]
+    places = [each.real for each in existing]
     places += [path for each in toolchains.toolchains for path in each.readable]
     holes = [each.path for each in closed] + [workspace]
     return HostFacts(
         workspace=workspace,
         home=home,
-        standing=standing,
+        existing=existing,
         search_path=toolchains.search_path,
         toolchains=toolchains.toolchains,
         closed=closed,

@@ -54,7 +54,7 @@ from paddock.sandbox.host.host_facts import (
     GitOutside,
     directories_above,
     find_content,
-    find_look,
+    stat_at,
 )
 from paddock.sandbox.launcher import GitLayer, Launcher, StageDirectories
 from paddock.sandbox.plan import Closing, NameJudge, contained
@@ -169,7 +169,7 @@ class OpenedGit(Struct, frozen=True):
         """
         index = f"{GIT}/{self.outside.index}"
         conflicts = dict.fromkeys(differences.conflicts)
-        packed = find_look(self.beside.fd, "packed-refs")
+        packed = stat_at(self.beside.fd, "packed-refs")
         is_packed = packed is not None and packed.st_ctime_ns >= started_ns
         found: list[Difference] = []
         for each in differences.found:
@@ -260,7 +260,7 @@ def _refused(why: str) -> tuple[RefusedChange, ...]:
 
 
 def _mode_of(fd: int) -> int:
-    look = find_look(fd, GIT)
+    look = stat_at(fd, GIT)
     return 0 if look is None else look.st_mode
 
 
@@ -413,7 +413,7 @@ class _GitQuery(Struct, frozen=True):
             is_outside = self.git is not None and name.startswith(".git/")
             fd = self.git.beside.fd if self.git is not None and is_outside else self.root_fd
             inner = name.removeprefix(".git/") if is_outside else name
-            look = find_look(fd, inner)
+            look = stat_at(fd, inner)
             self._stamps[name] = () if look is None else identity_of_look(look)
         return self._stamps[name]
 

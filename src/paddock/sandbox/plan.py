@@ -202,7 +202,7 @@ def plan_json(plan: SandboxPlan) -> dict[str, Json]:
 class _PlanCompiler:
     def __init__(self, facts: HostFacts) -> None:
         self.facts = facts
-        self.by_asked = {place.asked: place for place in facts.standing}
+        self.by_asked = {place.asked: place for place in facts.existing}
         self.left_out = list(facts.left_out)
         self.used_links: list[Link] = []
         # The workspace is a hole as well: it is mounted separately, without its hidden names.

@@ -34,7 +34,7 @@ SYSTEM = (
 FACTS = HostFacts(
     workspace="/work/ws",
     home="/home/u",
-    standing=SYSTEM,
+    existing=SYSTEM,
     search_path=(
         ResolvedPath("/usr/bin", "/usr/bin"),
         ResolvedPath("/bin", "/usr/bin", (("/bin", "usr/bin"),)),
@@ -145,18 +145,18 @@ def test_a_place_of_the_policy_that_does_not_exist_is_said():
 @pytest.mark.parametrize("path", ["~", "/home/u", "/home", "/"])
 def test_the_home_directory_is_never_readable_as_such(path):
     real = "/home/u" if path == "~" else path
-    facts = replace(FACTS, standing=(*SYSTEM, ResolvedPath(real, real)))
+    facts = replace(FACTS, existing=(*SYSTEM, ResolvedPath(real, real)))
     text = f'[shell]\nread = ["/usr", "{path}"]\n'
     assert plan(text, facts).readable == ("/usr",)
     assert left_out(text, facts) == (LeftOut(real, "it is or contains the home directory"),)
-    inside = replace(FACTS, standing=(*SYSTEM, ResolvedPath("/home/u/data", "/home/u/data")))
+    inside = replace(FACTS, existing=(*SYSTEM, ResolvedPath("/home/u/data", "/home/u/data")))
     assert plan('[shell]\nread = ["/usr", "~/data"]\n', inside).readable == ("/home/u/data", "/usr")
 
 
 def test_what_is_closed_is_cut_out_of_what_is_readable():
     facts = replace(
         FACTS,
-        standing=(ResolvedPath("/usr", "/usr"),),
+        existing=(ResolvedPath("/usr", "/usr"),),
         closed=(Closed("/usr/local/plane", "the plane"),),
         listings=(
             HostListing("/usr", ("bin", "lib", "local"), (("/usr/lib64", "lib"),)),
@@ -303,7 +303,7 @@ def test_a_link_that_a_command_can_have_made_opens_no_place_of_the_policy(key, l
     text = f'[shell]\n{key} = ["{link}", "/opt/data"]\n'
     honest = ResolvedPath("/opt/data", "/srv/data", (("/opt/data", "/srv/data"),))
     planted = ResolvedPath(link, "/home/u/.ssh", ((link, "/home/u/.ssh"),))
-    facts = replace(FACTS, changeable=("/w",), standing=(*SYSTEM, honest, planted))
+    facts = replace(FACTS, changeable=("/w",), existing=(*SYSTEM, honest, planted))
     made = plan(text, facts)
     assert (made.readable, made.writable) == (
         (("/srv/data",), ()) if key == "read" else (("/etc/ssl", "/usr"), ("/srv/data",))
@@ -323,14 +323,14 @@ def test_a_link_that_a_command_can_have_made_opens_no_place_of_the_policy(key, l
     ],
 )
 def test_a_place_that_may_not_be_written_directly_is_left_out(path, why):
-    facts = replace(FACTS, standing=(*SYSTEM, ResolvedPath(path, path)))
+    facts = replace(FACTS, existing=(*SYSTEM, ResolvedPath(path, path)))
     text = f'[shell]\nwrite = ["{path}"]\n'
     assert plan(text, facts).writable == ()
     assert left_out(text, facts) == (LeftOut(path, why),)
 
 
 def test_a_writable_place_is_not_listed_as_readable_besides():
-    facts = replace(FACTS, standing=(*SYSTEM, ResolvedPath("/usr/cache", "/usr/cache")))
+    facts = replace(FACTS, existing=(*SYSTEM, ResolvedPath("/usr/cache", "/usr/cache")))
     text = '[shell]\nread = ["/etc/ssl", "/usr/cache"]\nwrite = ["/usr/cache"]\n'
     found = plan(text, facts)
     assert (found.readable, found.writable) == (("/etc/ssl",), ("/usr/cache",))
@@ -364,7 +364,7 @@ allow = ["tool:*"]
 def test_a_child_gets_the_strictest_of_its_chain():
     facts = replace(
         FACTS,
-        standing=(
+        existing=(
             *SYSTEM,
             ResolvedPath("/usr/bin", "/usr/bin"),
             ResolvedPath("/etc", "/etc"),

@@ -30,7 +30,7 @@ from paddock.sandbox.git.rules import (
     find_git_place,
     looks_bare,
 )
-from paddock.sandbox.host.host_facts import directories_above, find_content, find_look
+from paddock.sandbox.host.host_facts import directories_above, find_content, stat_at
 from paddock.storage.atomic import held_open
 from paddock.workspace.workspace import PASS_DIRECTORY, Resolution, detect_resolution
 
@@ -157,7 +157,7 @@ class _Looking(Struct):
         except OSError:
             return frozenset()
         with held_open(fd):
-            return frozenset(name for name in names if find_look(fd, name) is not None)
+            return frozenset(name for name in names if stat_at(fd, name) is not None)
 
 
 def _join(directory: str, name: str) -> str:

@@ -39,7 +39,7 @@ from paddock.sandbox.git.objects import (
     TreeReader,
     unknown_names,
 )
-from paddock.sandbox.host.host_facts import directories_above, find_content, find_look
+from paddock.sandbox.host.host_facts import directories_above, find_content, stat_at
 from paddock.storage.atomic import held_open
 from paddock.workspace.paths import TEMPORARY_PREFIX, is_temporary_name
 from paddock.workspace.workspace import (
@@ -156,7 +156,7 @@ class TrackedNames:
         folders = frozenset(
             inner
             for inner, name in inside.items()
-            if (found := find_look(root_fd, name)) and stat.S_ISDIR(found.st_mode)
+            if (found := stat_at(root_fd, name)) and stat.S_ISDIR(found.st_mode)
         )
         files = frozenset(inside)
         return _Read(identity, names, find_indexed(place, files, folders))
@@ -238,7 +238,7 @@ def _existing(
             continue
         inner = os.fsdecode(path).removeprefix(place.above)
         name = inner if place.repository == "." else f"{place.repository}/{inner}"
-        look = find_look(root_fd, name)
+        look = stat_at(root_fd, name)
         if look is None or entry.mode not in _MODES:
             continue
         if stat.S_ISDIR(look.st_mode) is (entry.mode == SUBMODULE_MODE):

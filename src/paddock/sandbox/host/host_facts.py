@@ -97,7 +97,7 @@ class HostFacts(Struct, frozen=True):
     workspace: str
     home: str
     """The real home of the user who runs Paddock. It is never readable as a whole."""
-    standing: tuple[ResolvedPath, ...] = ()
+    existing: tuple[ResolvedPath, ...] = ()
     """The existing paths that policy lets any agent of the chain read or write."""
     search_path: tuple[ResolvedPath, ...] = ()
     toolchains: tuple[Toolchain, ...] = ()
@@ -222,7 +222,7 @@ class Resolver:
         return self._texts[path]
 
 
-def find_look(root_fd: int, path: str) -> os.stat_result | None:
+def stat_at(root_fd: int, path: str) -> os.stat_result | None:
     """Return the status of the entry at the path, following no link; None if that fails."""
     try:
         return os.stat(path, dir_fd=root_fd, follow_symlinks=False)

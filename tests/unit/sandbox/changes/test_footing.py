@@ -167,11 +167,11 @@ def test_a_set_that_is_refused_as_it_lands_changes_nothing(bench):
 @pytest.mark.parametrize(
     ("act", "named"),
     [
-        (lambda d: (d.rename(d.with_name("old")), d.mkdir()), "'s/d' was changed"),
-        (lambda d: (d.rename(d.with_name("old")), d.symlink_to("old")), "'s/d' was changed"),
-        (lambda d: d.rename(d.with_name("old")), "'s/d' was changed"),
-        (lambda d: (d.rename(d.with_name("old")), d.write_text("x")), "'s/d' was changed"),
-        (lambda d: d.parent.rename(d.parent.with_name("t")), "'s', 's/d' were changed"),
+        (lambda d: (d.rename(d.with_name("old")), d.mkdir()), "changed 's/d'"),
+        (lambda d: (d.rename(d.with_name("old")), d.symlink_to("old")), "changed 's/d'"),
+        (lambda d: d.rename(d.with_name("old")), "changed 's/d'"),
+        (lambda d: (d.rename(d.with_name("old")), d.write_text("x")), "changed 's/d'"),
+        (lambda d: d.parent.rename(d.parent.with_name("t")), "changed 's', 's/d'"),
     ],
     ids=["another", "a link to it", "nothing", "a file", "all above"],
 )
