@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from paddock.apps.hook.confinement import save_trial, cache_files, why_host_cannot
+from paddock.apps.hook.confinement import cache_files, save_trial, why_host_cannot
 from paddock.apps.hook.lean.flow import CONFINED, STILL_CONFINED, WANTS_OUT
 from paddock.apps.hook.lean.request import DeclinedError
 from tests.support.hooks import Client, Said
