@@ -133,7 +133,6 @@ def _redact(value: Json, ways: Sequence[Way]) -> Json:
 
 
 def read_when(table: Table, category: str, outcome: Outcome) -> When:
-    """Read `when` and `only` of a rule for actions of `category`."""
     conditions = table.table("when")
     found = () if conditions is None else tuple(_read_conditions(conditions))
     only: bool = table.read("only", bool, False)

@@ -474,7 +474,6 @@ class NetworkJudge:
         return self._all != [] and all(each.opens for each in self._all)
 
     def ports(self, host: str) -> tuple[int, ...]:
-        """Return the ports of `host` that are allowed or asked about."""
         ports = self._named_ports()
         return tuple(p for p in ports if self.connect(host, p).outcome is not Outcome.DENY)
 

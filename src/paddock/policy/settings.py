@@ -249,8 +249,7 @@ class ApprovalSettings(Struct, frozen=True):
 class AnchorSettings(Struct, frozen=True):
     """`[ledger] anchor`: where checkpoints of the governance ledger go.
 
-    At most one of the three is given; all empty means the default, a directory
-    beside the planes.
+    At most one of the three is given; none means the default, a directory beside the planes.
     """
 
     directory: NonEmpty = ""

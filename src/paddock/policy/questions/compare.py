@@ -255,7 +255,6 @@ def decide_each(policy: Policy, past: PastDecision) -> list[Decision]:
 def _rule_text(rule: RuleMatch | None, outcome: Outcome) -> str:
     if rule is None:
         return _NO_RULE
-    # The recorded source of an ask is the approver.
     return f"{rule.text} ({rule.place})" if outcome is Outcome.ASK else rule.said
 
 

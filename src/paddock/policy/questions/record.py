@@ -171,7 +171,6 @@ def _obstacle(
 
 
 def _was_asked_by_hook(past: PastDecision) -> bool:
-    """Return True if the hook asked for its own reason, not one of policy."""
     rule = past.rule
     if past.door is not RecordedDoor.HOOK or rule is None or past.outcome is not Outcome.ASK:
         return False
