@@ -60,10 +60,10 @@ def test_what_a_map_leaves_out_and_what_it_names_in_vain_is_found(tmp_path: Path
 
 def test_the_page_on_architecture_names_every_layer_and_the_folders_in_it():
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    house = text.split("## The house")[1].split("\n## ")[0]
+    folders = text.split("## Folders")[1].split("\n## ")[0]
     layers = {path.name for path in PACKAGE.iterdir() if path.is_dir()} - {"__pycache__"}
     below = {path.parent.name for path in PACKAGE.glob("*/*/__init__.py")}
     files = {path.name for path in PACKAGE.glob("*.py")}
 
     wanted = {f"{name}/" for name in layers | below} | files
-    assert {name for name in wanted if f"── {name}" not in house} == set()
+    assert {name for name in wanted if f"── {name}" not in folders} == set()

@@ -15,7 +15,7 @@ HABITS = {
     "a docstring begins with a verb or a noun": re.compile(r'^\w*"""(?:What|Whether)\b'),
     "name who acts": re.compile(r"\b(?:whoever|whomever|whosoever)\b", re.IGNORECASE),
     "write `is not a`": re.compile(
-        r"(?<![Tt]here )\b(?:is|are|was|were) no (?!longer\b|more\b|less\b)"
+        r"(?<![Tt]here )\b(?:is|are|was|were) no (?!longer\b|more\b|less\b)[a-z]"
     ),
     "write `again`, `the same`, `from there`": re.compile(r"\b(?:anew|likewise|thence|hitherto)\b"),
     "write `is` or `exists`": re.compile(r"\bstands? (?:there|at|in|on|below|beside|outside)\b"),
