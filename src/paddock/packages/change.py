@@ -99,7 +99,6 @@ class AcceptanceResult(Struct, frozen=True):
         return f"{quote(self.command)} ended with {self.exit_code}{said}"
 
     def as_json(self) -> dict[str, Json]:
-        """Omit its output, which may contain anything."""
         return {
             "command": self.command,
             "passed": self.passed,
@@ -220,8 +219,6 @@ class PendingChange(Struct, frozen=True):
 
 
 class Depot(Struct, frozen=True):
-    """The parts of a plane that a change of packages uses."""
-
     layout: PlaneLayout
     workspace: Workspace
     """On the plane's root: an install writes through the same fence as a tool."""

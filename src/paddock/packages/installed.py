@@ -293,7 +293,6 @@ def _difference(package: InstalledPackage, path: str, state: EntryState | None) 
 class Put(Struct, frozen=True):
     asset: Asset
     before: InstalledFile | None
-    """The replaced version's file; None if it had none."""
 
     @property
     def path(self) -> str:

@@ -215,7 +215,6 @@ class RecordedPackage(Struct, frozen=True, kw_only=True):
     dev: bool = False
     wo_id: str | None = None
     key_id: str | None = None
-    """The key of the approval `wo_id`."""
     previous: "_Previous | None" = None
     entry_id: str = ""
     transaction: str = ""
@@ -253,11 +252,8 @@ class _Approved(Struct, frozen=True):
 
 
 class Record(Struct):
-    """The result of replaying a packages ledger's entries in order."""
-
     packages: dict[str, RecordedPackage] = field(default_factory=dict[str, RecordedPackage])
     uses: list[ApprovalUse] = field(default_factory=list[ApprovalUse])
-    """Every use of an approval, oldest first."""
     problems: list[Failure] = field(default_factory=list[Failure])
     """Entries that contradict those before them."""
 

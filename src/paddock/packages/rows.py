@@ -95,7 +95,6 @@ class PackageRow(Struct, frozen=True, kw_only=True, rename=_SHOWN_AS):
     wo_id: str | None = None
     """The approval of its install, or a later one."""
     dev: bool = False
-    """It was installed without needing an approval."""
     failures: tuple[Failure, ...] = ()
 
     def as_json(self) -> dict[str, Json]:

@@ -142,19 +142,15 @@ def last_telling(entries: Sequence[StoredEntry]) -> str:
 
 
 class Vouched(Struct):
-    """The result of replaying a packages ledger's statements in order."""
-
     statements: int = 0
     keys: signing.Keys = field(default_factory=dict[str, signing.PublicKey])
     """The keys that are valid now: listed by the newest valid statement."""
     known: dict[str, signing.PublicKey] = field(default_factory=dict[str, signing.PublicKey])
-    """All keys that were ever valid."""
     rows: frozenset[SetRow] = frozenset()
     listings: list[tuple[int, signing.Keys]] = field(default_factory=list[tuple[int, signing.Keys]])
     """The entry number of each valid statement, and the keys that are valid from there."""
     problems: list[Failure] = field(default_factory=list[Failure])
     first: str | None = None
-    """The id of the plane's first key."""
 
     @property
     def newest_seq(self) -> int:

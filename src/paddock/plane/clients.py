@@ -157,7 +157,6 @@ def servers_file(
 
 
 def read_servers(found: ClientFile) -> dict[str, Json]:
-    """Return the servers of a client's file by name. Raises: ConfigError."""
     if not found.content:
         return {}
     name = _SERVERS_KEY[found.path.suffix]
@@ -225,8 +224,6 @@ _BY_CODEX: Final = ("CODEX_SANDBOX", "CODEX_THREAD", "CODEX_MANAGED")
 
 
 class ClientProcess(Struct, frozen=True):
-    """A process, and when it started, in clock ticks since boot."""
-
     pid: int
     started: int
 

@@ -230,7 +230,6 @@ _DRAFT: Final = lazy_pattern(r"\.paddock-[0-9a-f]{32}\.[a-z]{1,8}", re.ASCII)
 class Blueprint(Struct, frozen=True):
     config: bytes
     files: Mapping[str, bytes]
-    """Files that are the same each time a plane is created."""
     leftovers: tuple[str, ...] = ()
     """Prefixes of files that differ each time a plane is created: records, receipts, approvals.
     A stopped `init` may have left some: they are kept here, and the builder judges them."""
@@ -247,7 +246,6 @@ Leftovers of a stopped `init` may exist. The caller holds the lock of the root."
 class MadePlane(Struct, frozen=True):
     layout: PlaneLayout
     made: tuple[Path, ...]
-    """The files that this call created; none if the plane existed."""
     registered: bool
     """It is registered: it counts fully without being named."""
 

@@ -110,7 +110,6 @@ class Environment(Struct, frozen=True):
     config_home: Path
     """`config.toml` and keys. Never in a plane or a project."""
     plane: Path | None = None
-    """The project or bare plane that `PADDOCK_PLANE` names."""
     risky_tools: bool = False
     variables: tuple[tuple[str, str], ...] = ()
     """All variables of the process. A command gets only those of an allow list."""

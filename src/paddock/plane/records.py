@@ -182,7 +182,6 @@ class WhereReport(Struct, frozen=True):
     root: Path
     plane: Path
     policy: tuple[Path, ...] | None
-    """None if unknown: the policy files do not load."""
     ledgers: Mapping[LedgerName, Path]
     user_config: Path
     gate: DualGate | None = None

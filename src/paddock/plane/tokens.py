@@ -65,7 +65,6 @@ def remove_token(layout: PlaneLayout, environment: Environment, agent: str) -> N
 class Bearer(NamedTuple):
     agent: str | None
     unread: tuple[PaddockError, ...] = ()
-    """Why some token files could not be read: no token matches them."""
 
 
 def find_bearer(
@@ -98,7 +97,6 @@ def find_bearer(
 
 
 def token_digest(token: str) -> str:
-    """Identify a client's token without keeping it."""
     return _digest(token).hex()[:16]
 
 

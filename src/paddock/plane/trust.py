@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from paddock import limits
 from paddock.errors import ConfigError
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 class TrustAnswer(NamedTuple):
     trusted: bool
     reason: str = ""
-    """Empty exactly when `trusted`."""
 
 
 class TrustRecord(Struct, frozen=True):
@@ -110,8 +110,6 @@ PROJECT_POLICY_JSON: Final = "paddock.json"
 
 
 class PolicyFile(Struct, frozen=True):
-    """A policy file as it was read: trust and policy are about these bytes."""
-
     path: Path
     content: bytes
     trusted: bool
@@ -129,7 +127,6 @@ class PolicyFiles(Struct, frozen=True):
     project: PolicyFile | None
     user: PolicyFile | None
     planes_below: tuple[str, ...] = ()
-    """The registered bare planes below the workspace, relative to it."""
     packages: tuple[PackageRule, ...] = ()
     """The connections of the user's package clients, whether or not policy allows them."""
 
@@ -152,7 +149,6 @@ class KeptPackages(Strict, frozen=True):
     network: str
     rules: tuple[PackageRule, ...]
     found: dict[str, Any]
-    """The stored findings, which `network.packages` reads."""
 
 
 def packages_path(root: ProjectRoot, environment: Environment) -> Path:
@@ -257,36 +253,27 @@ def _stands(path: Path) -> bool:
 
 
 def summarise_admin(config: "AdminConfig") -> str:
-    from paddock.plane.admin import (  # noqa: PLC0415 - bare planes only
-        DEFAULT_PERMISSIONS,
-        DEFAULT_SYSTEM_PROMPT,
-        Attention,
-        BudgetTable,
-        ModelChoice,
-    )
-    from paddock.values.models import BudgetMode  # noqa: PLC0415 - the same
+    from paddock.plane import admin  # noqa: PLC0415 - bare planes only
 
     found: list[str] = []
     if config.tool_profile == "development":
         found.append("tool_profile is development: one half of the dual gate")
-    if config.model != ModelChoice():
+    if config.model != admin.ModelChoice():
         model = config.model
         said = [model.provider, model.name or "", model.base_url or ""]
         found.append(f"the model that answers: {show_name(' '.join(filter(None, said)))}")
-    if config.system_prompt != DEFAULT_SYSTEM_PROMPT:
+    if config.system_prompt != admin.DEFAULT_SYSTEM_PROMPT:
         found.append(f"its own system prompt ({len(config.system_prompt)} characters)")
-    if config.attention != Attention():
+    if config.attention != admin.Attention():
         found.append("its own context for each turn (attention)")
-    if config.budget.mode is not BudgetMode.ENFORCE:
-        found.append(f"token budgets that are not enforced: mode {config.budget.mode.value}")
     found += [
-        f"{name} of {getattr(config.budget, name):,} tokens"
-        for name in ("session_tokens", "turn_tokens", "order_tokens")
-        if getattr(config.budget, name) > getattr(BudgetTable(), name)
+        f"budget: {name} is {value}"
+        for name, value in asdict(config.budget).items()
+        if value != getattr(admin.BudgetTable(), name)
     ]
     found += [
         f"permissions: {show_name(pattern)} is not forbidden"
-        for pattern in DEFAULT_PERMISSIONS.forbidden
+        for pattern in admin.DEFAULT_PERMISSIONS.forbidden
         if pattern not in config.permissions.forbidden
     ]
     found += [

@@ -21,11 +21,7 @@ _ODD_NAME: Final = "use another name"
 READING_ACTS: Final = frozenset({"read", "list", "resolve", "inspect"})
 _Message: TypeAlias = tuple[type[errors.PaddockError], str, str]
 _NOT_READABLE: Final[_Message] = (errors.PathError, "not readable by this user", _CLOSED_HINT)
-_NOT_WRITABLE: Final[_Message] = (
-    errors.ReadOnlyPathError,
-    "not writable by this user",
-    _CLOSED_HINT,
-)
+_NOT_WRITABLE: Final = (errors.ReadOnlyPathError, "not writable by this user", _CLOSED_HINT)
 _PLAIN_FAILURES: Final[dict[int, _Message]] = {
     errno.ENOENT: (errors.PathNotFoundError, "no such file or directory", NOT_FOUND_HINT),
     errno.ENOTDIR: (errors.PathNotADirectoryError, "not a directory", "view its parent"),

@@ -104,7 +104,7 @@ def list_directory(
         visit(_searchable(workspace.open_at(directory, READ_DIRECTORY)), directory, depth)
         found.sort(key=_in_bytes)
         wanted = found[skipped : skipped + entries_max]
-        entries = _read_entries(workspace, wanted)
+        entries = _read(workspace, wanted)
     gone = len(wanted) - len(entries)
     return Listing(entries, len(found) - gone, tuple(sorted(closed, key=_in_bytes)))
 
@@ -115,10 +115,7 @@ def first_entries(
     entries_max: int,
     is_shown: Callable[[str], bool],
 ) -> tuple[list[tuple[str, EntryKind | DirectoryEntry]], bool]:
-    """Return the first names in case-insensitive order, and whether there are more.
-
-    A link comes with its resolved entry.
-    """
+    """Return the first names in case-insensitive order, and if there are more; resolve links."""
     directory = path.real if isinstance(path, ReadPath) else path
     prefix = "" if directory.is_root else f"{directory.relative}/"
 
@@ -171,9 +168,7 @@ def _in_order(names: list[str], wanted: int) -> Iterator[str]:
 _in_bytes: Final = attrgetter("in_bytes")
 
 
-def _read_entries(
-    workspace: Workspace, wanted: Iterable[WorkspacePath]
-) -> tuple[DirectoryEntry, ...]:
+def _read(workspace: Workspace, wanted: Iterable[WorkspacePath]) -> tuple[DirectoryEntry, ...]:
     found: list[DirectoryEntry] = []
     for parent, group in groupby(wanted, key=lambda path: path.parent):
         # The directory and its entries may be gone by now.

@@ -209,8 +209,6 @@ def escapes_root(text: str) -> PathTraversalError:
 
 
 class EntryKind(Enum):
-    """The type of an entry; links are classified by their target."""
-
     FILE = "file"
     DIRECTORY = "directory"
     LINK = "link"

@@ -70,7 +70,6 @@ def is_still_there(open_at: OpenAt, path: WorkspacePath, identity: Identity) -> 
 def locked(
     open_at: OpenAt, *named: WorkspacePath, wait_s: float = limits.path_lock_timeout_s
 ) -> Generator[tuple[int, ...]]:
-    """Yield descriptors of the directories, locked, in the order given."""
     if len(named) > _CHECKED_FROM:
         _require_descriptors(len(named))
     fds: dict[Identity, int] = {}

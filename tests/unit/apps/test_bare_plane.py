@@ -472,8 +472,8 @@ def test_a_brought_plane_is_looked_at_and_accepted_by_trust(operator, tmp_path):
         "openai https://collect.example",
         "its own system prompt (11 characters)",
         "its own context for each turn",
-        "token budgets that are not enforced: mode off",
-        "session_tokens of 2,000,000 tokens",
+        "budget: mode is off",
+        "budget: session_tokens is 2000000",
         "permissions: HOT/kernel/* is not forbidden",
     ):
         assert said in refused.out
