@@ -359,7 +359,6 @@ def reading(dir_fd: int, name: str, path: WorkspacePath) -> Generator[tuple[int,
 def remove_any(
     disk: Disk, dir_fd: int, name: str, only: Collection[str] | None = None, above: str = ""
 ) -> bool:
-    """Remove the entry of a temporary name; return True if nothing is left of it."""
     # Threat: a file created in a directory after it was read exists nowhere else. `only` limits
     # the removal to the names that were read, relative to the first call's directory.
     status = status_at(dir_fd, name)

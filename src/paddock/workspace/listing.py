@@ -73,7 +73,6 @@ def list_directory(
     *,
     skipped: int = 0,
 ) -> Listing:
-    """Raises: PathError: not found, not a directory, or not readable."""
     directory = path.real if isinstance(path, ReadPath) else path
     found: list[WorkspacePath] = []
     closed: list[WorkspacePath] = []

@@ -191,7 +191,6 @@ class _Trail(Struct):
         self.mode = stat.S_IFDIR if len(self.held) == len(self.real) + 1 else 0
 
     def _descend(self, name: str, *, follow: bool) -> list[str]:
-        """Return the components of a followed link's text, in reverse."""
         missing = len(self.real) + 1 - len(self.held)
         if missing == 1 and stat.S_ISDIR(self.mode):
             flags = PASS_DIRECTORY | os.O_NOFOLLOW
