@@ -155,7 +155,7 @@ def test_a_credential_opens_nothing_by_itself(said):
     got = said('curl -sS -H "Authorization: Bearer $ISSUES_TOKEN" https://api.example.org/issues/1')
 
     assert said.server.seen == []
-    assert "no rule its requests" in str(got["network"]["refused"])
+    assert "no rule allows its requests" in str(got["network"]["refused"])
 
 
 def test_a_credential_whose_source_is_gone_says_what_to_do(said):

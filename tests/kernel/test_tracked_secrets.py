@@ -99,7 +99,7 @@ def test_the_result_names_what_differs_and_once_what_git_gives_away(terminal: Te
     first = terminal.call("run_shell", command="true").content
     second = terminal.call("run_shell", command="true").content
     differs = "[shown as in git's index, while the working copy differs and stays closed: '.env']"
-    gives = "every command can read the content from git's"
+    gives = "git's objects give the content to every command"
     assert (differs in first, gives in first) == (True, True)
     assert (differs in second, gives in second) == (True, False)
 

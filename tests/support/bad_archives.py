@@ -278,7 +278,7 @@ BAD: Final[dict[str, tuple[Callable[[], bytes], str]]] = {
     # Not what is declared
     "an undeclared file": (lambda: with_members(Member("HOT/kernel/c.txt", b"c\n")), "declare"),
     "an undeclared hidden file": (lambda: with_members(Member("HOT/.c", b"c\n")), "declare"),
-    "a declared file that is missing": (lambda: without("HOT/kernel/b.txt"), "not there"),
+    "a declared file that is missing": (lambda: without("HOT/kernel/b.txt"), "missing"),
     "no manifest": (lambda: without("manifest.json"), "not in the archive"),
     "a manifest in a folder": (
         lambda: gzipped(tar_bytes([replace(members_of(FILES)[0], name="x/manifest.json")])),

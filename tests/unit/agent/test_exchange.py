@@ -87,7 +87,9 @@ def test_attempts_that_were_turned_away_cost_nothing():
 def test_no_attempt_begins_that_the_budget_does_not_cover(covered, tried):
     exchange = Exchange(*[BROKEN] * covered, ANSWER, limit=covered * GRANTED + GRANTED // 2)
 
-    with pytest.raises(ProviderError, match=rf"cut \(tried {tried}, .*not covered: session has"):
+    with pytest.raises(
+        ProviderError, match=rf"cut \(tried {tried}, .*no budget for another attempt: session has"
+    ):
         exchange.ask()
 
     assert (len(exchange.model.requests), exchange.model.steps_left) == (covered, 1)

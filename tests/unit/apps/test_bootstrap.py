@@ -188,7 +188,7 @@ def test_an_environment_in_that_folder_keeps_it_from_becoming_the_plane(operator
     unpacked = copied(shared, operator.plane)
     venv.create(unpacked / "env", with_pip=False)
     ran = install(operator, unpacked, "--root", "plane")
-    assert (ran.status, "it holds 'env'" in ran.err) == (1, True)
+    assert (ran.status, "it contains 'env'" in ran.err) == (1, True)
     assert not (unpacked / "HOT").exists()
 
 

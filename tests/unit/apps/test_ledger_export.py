@@ -158,7 +158,7 @@ def test_a_question_says_that_an_entry_is_unfinished(user):
     asked = user.run("ledger", "query", "--ledger", "ho1m")
 
     assert (asked.status, len(asked.out.splitlines())) == (0, 3)
-    assert asked.err == "5 bytes follow the last whole line and are no entry yet\n"
+    assert asked.err == "5 bytes follow the last whole line and are not an entry yet\n"
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "iso-8859-1", "ascii"])

@@ -331,7 +331,7 @@ def test_nothing_is_saved_without_a_yes_nor_against_a_deny(person):
     denied = person.run("network", "allow", "example.org", "--yes")
 
     assert (unasked.status, untrusted.status, denied.status) == (2, 3, 3)
-    assert "no rule that allows can lift tool:net:connect *.org" in denied.err
+    assert "no allow rule can lift tool:net:connect *.org" in denied.err
     assert policy.read_bytes() == text
 
 

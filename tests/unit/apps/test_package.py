@@ -237,7 +237,7 @@ def test_a_lower_version_ends_with_2(dev):
     ran = package(dev, "install", packed(dev, version="1.0.0"), "--dry-run")
     assert (ran.status, ran.json["gate"]) == (2, "G5")
     assert ran.err == (
-        "error[package.gate]: G5: 'PKG-A-001': 1.0.0 is below 2.0.0, which was installed before\n"
+        "error[package.gate]: G5: 'PKG-A-001': version 1.0.0 is below 2.0.0, which was installed before\n"
         "  hint:  nothing was changed; to go back, pack the old content under a higher version\n"
     )
     assert package(dev, "install", packed(dev, version="2.0.1")).status == 0
@@ -252,7 +252,7 @@ def test_an_approval_says_that_no_install_takes_a_lower_version(operator):
 
     assert (ran.status, ran.out.startswith("WO-")) == (0, True)
     assert ran.err == (
-        "note: this package cannot be installed: 1.0.0 is below 1.1.0, which was installed before\n"
+        "note: this package cannot be installed: version 1.0.0 is below 1.1.0, which was installed before\n"
     )
 
 

@@ -119,7 +119,7 @@ def test_a_ledger_that_went_back_is_accepted_and_not_set_aside(lived, tmp_path):
 def test_one_that_never_was_is_said(user):
     ran = user.run("ledger", "set-aside", "--ledger", "ho1m", "--yes")
 
-    assert (ran.status, "there is no ledger ho1m yet" in ran.err) == (2, True)
+    assert (ran.status, "the ledger ho1m does not exist yet" in ran.err) == (2, True)
 
 
 def test_stopped_half_way_the_same_command_goes_on(lived):
