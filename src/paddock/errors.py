@@ -38,6 +38,7 @@
     │   ├── CallCancelledError           call.cancelled
     │   ├── CallDroppedError             call.dropped
     │   ├── SandboxUnavailableError      sandbox.unavailable
+    │   ├── SessionChangedError          session.changed
     │   ├── LedgerUnknownError           ledger.unknown
     │   ├── LedgerBusyError              ledger.busy
     │   ├── LedgerFullError              ledger.full
@@ -301,6 +302,12 @@ class SandboxUnavailableError(ToolError):
     """This host cannot enforce the policy on a command."""
 
     code = "sandbox.unavailable"
+
+
+class SessionChangedError(ToolError):
+    """The session changed after the command was judged; the command did not run."""
+
+    code = "session.changed"
 
 
 class LedgerUnknownError(ToolError):

@@ -157,3 +157,41 @@ def test_a_call_that_was_cut_does_not_run(place, runtime):
     (answer,) = runtime.answer("openai-responses", {"output": [item]})
     assert answer["output"][0]["stderr"].startswith("error[call.dropped]")
     assert not (place.project / "ran").exists()
+
+
+def test_commands_of_one_message_and_one_session_follow_each_other(runtime):
+    blocks = [
+        {"type": "tool_use", "id": f"toolu_{number}", "name": "bash", "input": {"command": line}}
+        for number, line in enumerate(
+            ("mkdir sub; cd sub; export A=5", 'basename "$PWD"', 'echo "$A"')
+        )
+    ]
+    answers = runtime.answer("anthropic", {"content": blocks, "stop_reason": "tool_use"})
+
+    shown = [each["content"] for each in answers]
+    assert [each.get("is_error", False) for each in answers] == [False] * 3, shown
+    assert ["sub" in str(shown[1]), "5" in str(shown[2])] == [True, True]
+
+
+def test_a_command_of_the_same_message_is_judged_behind_what_the_one_before_defined(place: Place):
+    """Threat: `make` is allowed, and a function of that name, which was just defined, runs."""
+    (place.project / "paddock.toml").write_text(
+        '[profiles.standard]\nallow = ["tool:shell:run make"]\n'
+        'otherwise = { "tool:shell:*" = "ask" }\n'
+    )
+    assert place.run("trust", "--yes").status == 0
+    asked: list[object] = []
+
+    def approver(request: paddock.ApprovalRequest) -> bool:
+        asked.append(request.arguments["command"])
+        return True
+
+    lines = ("make() { echo mine; }", "make")
+    blocks = [
+        {"type": "tool_use", "id": f"toolu_{number}", "name": "bash", "input": {"command": line}}
+        for number, line in enumerate(lines)
+    ]
+    with paddock.open(place.project, approver=approver) as runtime:
+        runtime.answer("anthropic", {"content": blocks, "stop_reason": "tool_use"})
+
+    assert asked == list(lines)

@@ -12,7 +12,13 @@ from paddock.errors import ConfigError, UsageError
 from paddock.plane import discover
 from paddock.plane.agents import AgentRecord, AgentSpec, AgentStore, is_agent_name
 from paddock.plane.create import MAIN_AGENT
-from paddock.plane.environment import RISKY_TOOLS_VARIABLE, DualGate, Environment, real_path
+from paddock.plane.environment import (
+    RISKY_TOOLS_VARIABLE,
+    DualGate,
+    Environment,
+    real_directory,
+    real_path,
+)
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.trust import PolicyFile, PolicyFiles, read_policy_files
 from paddock.policy.decide import combine_policies
@@ -258,7 +264,12 @@ class PlaneSite(Struct, frozen=True):
 
 
 def find_site(start: Path, environment: Environment, override: Path | None) -> PlaneSite:
-    recorded = discover.root_on_record(override or environment.plane or start, environment)
+    named = override or environment.plane
+    recorded = discover.root_on_record(named or start, environment)
+    if recorded is None and named is not None:
+        directory = real_directory(named)
+        if (copied := discover.root_of_copy(directory)) is not None:
+            return PlaneSite(copied, PlaneLayout(directory, PlaneKind.PROJECT), environment)
     root = recorded or discover.find_root(start, environment, override)
     return PlaneSite(root, discover.plane_for(root, environment), environment)
 

@@ -16,6 +16,7 @@ from paddock.assembly.project import (
     Project,
     chain_of_type,
     declared_for,
+    find_site,
     is_bound,
     is_not_created_yet,
     planned_default_chain,
@@ -26,7 +27,7 @@ from paddock.errors import ConfigError, PaddockError, UsageError
 from paddock.ledger.query import BadRow, Filter, find_decided, query, query_lines
 from paddock.ledger.read import stands
 from paddock.plane.agents import AgentStore
-from paddock.plane.discover import find_root, plane_for
+from paddock.plane.discover import find_root
 from paddock.plane.environment import Environment
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import PolicyFiles, read_policy_files
@@ -139,7 +140,7 @@ def find_agents(start: Path, environment: Environment, override: Path | None) ->
 def find_ledger_paths(
     start: Path, environment: Environment, override: Path | None
 ) -> Mapping[LedgerName, Path]:
-    return plane_for(find_root(start, environment, override), environment).ledger_paths()
+    return find_site(start, environment, override).layout.ledger_paths()
 
 
 def require_past_agent(project: Project, agent: str, *others: Path) -> None:

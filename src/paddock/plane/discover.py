@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from paddock import limits
-from paddock.errors import ConfigError, HostError
+from paddock.errors import ConfigError, HostError, UsageError
 from paddock.plane.environment import Environment, real_directory, real_path, require_utf8
 from paddock.plane.json_files import load_file, names_in, parse_file, write_object, write_private
 from paddock.plane.layout import PlaneLayout, path_id, plane_name
@@ -208,6 +208,11 @@ def find_root(start: Path, environment: Environment, override: Path | None = Non
         return governed
     if named is not None and is_bare_plane(directory):
         return _named_bare_plane(directory, environment)
+    if named is not None and (copied := root_of_copy(directory)) is not None:
+        raise UsageError(
+            f"{quote(str(directory))} is a copy of the plane of {quote(str(copied.path))}",
+            hint="only paddock ledger and policy explain CALL read a copy; name the project",
+        )
     candidates = _candidates(directory, environment)
     _require_no_swapped_marker(candidates, environment)
     planes = [candidate for candidate in candidates if is_bare_plane(candidate)]
@@ -257,6 +262,20 @@ def is_bare_plane(directory: Path) -> bool:
 def root_on_record(start: Path, environment: Environment) -> ProjectRoot | None:
     """Return the project whose plane contains `start`, even if the project is gone."""
     return _project_of_plane(real_directory(start), environment, Path)
+
+
+def root_of_copy(directory: Path) -> ProjectRoot | None:
+    """Return the project whose plane was copied to `directory`; None: it is not such a copy.
+
+    Threat: an agent could make its workspace look like one; a project is never taken for a copy.
+    """
+    record = directory / "plane.json"
+    if _is_project(directory) or not (directory / "HOT" / "ledger").is_dir():
+        return None
+    content = atomic.read_file(record, limits.plane_record_bytes_max)
+    if content is None:
+        return None
+    return ProjectRoot(Path(parse_identity(content, str(record)).root), PlaneKind.PROJECT)
 
 
 def _project_of_plane(

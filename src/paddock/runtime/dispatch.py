@@ -21,6 +21,7 @@ from paddock.errors import (
     InternalError,
     LedgerUnknownError,
     PaddockError,
+    SessionChangedError,
     StorageFullError,
     ToolError,
     ToolFailedError,
@@ -487,6 +488,11 @@ class _Turn(Struct, frozen=True):
         monotonic_ns = self.dispatcher.monotonic_ns
         self.watcher.started(step.call)
         started = monotonic_ns()
-        done = Done(self.dispatcher.run(step), ran=True)
+        result = self.dispatcher.run(step)
+        if result.refusal is not None and result.refusal.code == SessionChangedError.code:
+            # An earlier call of this turn changed the session: judge the line behind that.
+            again = self.dispatcher.prepare(step.call, self.bounds)
+            result = again if isinstance(again, ToolResult) else self.dispatcher.run(again)
+        done = Done(result, ran=True)
         self.watcher.finished(step.call, done, (monotonic_ns() - started) // 1000)
         return done

@@ -1,6 +1,8 @@
 """What governs does not load, or the project is gone: nothing is done, and all that was is told."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -90,3 +92,51 @@ def test_the_ledgers_of_a_project_that_was_moved_away_are_read_in_its_plane(live
         True,
     )
     assert moved.run("history").out == ""
+
+
+def test_a_copied_plane_is_read_where_it_is_and_nothing_else_is_done_with_it(lived, tmp_path):
+    plane = Path(lived.run("where", "--json").json["plane"])
+    before = lived.run("ledger", "query", "--ledger", "ho1m", "--json").out
+    copy = shutil.copytree(plane, tmp_path / "evidence" / plane.name)
+    shutil.rmtree(plane)
+    (call,) = {json.loads(row)["call_id"] for row in before.splitlines()} - {""}
+
+    read = lived.run("--plane", str(copy), "ledger", "query", "--ledger", "ho1m", "--json")
+    assert (read.status, read.out) == (0, before)
+    assert lived.run("--plane", str(copy), "ledger", "verify").status == 0
+    explained = lived.run("--plane", str(copy), "policy", "explain", call)
+    assert (explained.status, "create f" in explained.out) == (0, True)
+    for words in (("history",), ("call", "view", '{"path": "f"}'), ("undo", call)):
+        refused = lived.run("--plane", str(copy), *words)
+        said = f"is a copy of the plane of '{lived.project}'"
+        assert (refused.status, said in refused.err) == (2, True)
+    assert not plane.exists()
+
+
+def test_a_damaged_copy_of_a_plane_does_not_verify(lived, tmp_path):
+    plane = Path(lived.run("where", "--json").json["plane"])
+    copy = shutil.copytree(plane, tmp_path / "copy")
+    ledger = copy / "HO1" / "ledger" / "ho1m.jsonl"
+    ledger.write_bytes(ledger.read_bytes().replace(b"create_file", b"delete_file"))
+
+    ran = lived.run("--plane", str(copy), "ledger", "verify")
+    assert (ran.status, "DAMAGED" in ran.out + ran.err) == (4, True)
+
+
+def test_a_project_is_never_taken_for_a_copy(lived):
+    (lived.project / "plane.json").write_text('{"format": 1, "root": "/elsewhere", "id": "0"}')
+    (lived.project / "HOT" / "ledger").mkdir(parents=True)
+    (lived.project / ".git").mkdir(exist_ok=True)
+
+    ran = lived.run("--plane", str(lived.project), "call", "view", '{"path": "f"}')
+    assert ran.status == 0
+
+
+def test_a_call_is_explained_without_its_project(lived):
+    plane = lived.run("where", "--json").json["plane"]
+    rows = lived.run("ledger", "query", "--ledger", "ho1m", "--json").out.splitlines()
+    (call,) = {json.loads(row)["call_id"] for row in rows} - {""}
+    gone = replace(lived, project=lived.project.rename(lived.project.with_name("gone")))
+
+    ran = gone.run("--plane", plane, "policy", "explain", call)
+    assert (ran.status, "create f" in ran.out) == (0, True)

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock.errors import HostError, InvalidArgumentsError, SandboxUnavailableError
+from paddock.errors import (
+    HostError,
+    InvalidArgumentsError,
+    SandboxUnavailableError,
+    SessionChangedError,
+)
 from paddock.sandbox.conversation import Observed, variables_of
 from paddock.sandbox.sessions.process import SHOWN_MAX, LiveView, Process
 from paddock.sandbox.sessions.shared_state import NEW, SharedSpace, Snapshot, read_snapshot
@@ -110,7 +115,7 @@ class Sessions:
     def turn(
         self, prepared: PreparedLine, witness: "Witness | None"
     ) -> Generator[tuple[ShellSession, SharedSpace]]:
-        """Hold a session for one command. Raises: SandboxUnavailableError, HostError."""
+        """Hold a session for one command. Raises: SessionChangedError, HostError."""
         line = prepared.line
         session = self._find(line.session)
         with contextlib.ExitStack() as turn:
@@ -119,7 +124,7 @@ class Sessions:
                 self._end_processes(session.name)
                 session.close()
             if session.snapshot.preamble != line.preamble:
-                raise SandboxUnavailableError(
+                raise SessionChangedError(
                     f"the session {quote(line.session)} has changed since this line was judged",
                     hint="call again",
                 )

@@ -164,11 +164,38 @@ def test_what_a_rule_asks_about_is_asked_and_stays_in_the_sandbox(command: str, 
     assert ask(client, command, "codex").word == "deny"
 
 
-def test_where_only_otherwise_asks_the_client_decides(client: Client):
-    client.write_policy(RULES.replace('"confine"', '"ask"'))
+OTHERWISE_ASKS = RULES.replace('"confine"', '"ask"')
+
+
+@pytest.mark.parametrize("command", ["npm test", "cat .env", "cp .env x", "rm -rf src", "echo $X"])
+def test_where_only_otherwise_asks_it_is_asked_and_stays_in_the_sandbox(
+    command: str, client: Client
+):
+    client.write_policy(OTHERWISE_ASKS)
+    said = ask(client, command)
+    line = run_by(said)
+
+    assert (said.word, line is not None and line["command"]) == ("ask", command)
+    assert metadata(client) == {"answer": "ask", "outcome": "ask", "sandboxed": True}
+    assert ask(client, "make x").word == "allow"
+
+
+def test_an_untrusted_file_takes_no_command_out_of_the_sandbox(client: Client):
+    """Threat: a clone's file asks about every command, which is stricter, and none is confined."""
+    client.place.project.joinpath("paddock.toml").write_text(OTHERWISE_ASKS)
+    said = ask(client, "cat .env")
+
+    assert (said.word, run_by(said) is not None) == ("ask", True)
+
+
+def test_where_only_otherwise_asks_codex_decides_and_so_does_a_client_that_is_not_confined(
+    client: Client,
+):
+    client.write_policy(OTHERWISE_ASKS)
+    assert ask(client, "npm test", "codex").raw == b""
+    client.write_policy(f'[hook]\nshell = "read"\n{OTHERWISE_ASKS}')
     assert ask(client, "npm test").raw == b""
     assert metadata(client) == {"answer": "none", "outcome": "ask"}
-    assert ask(client, "make x").word == "allow"
 
 
 @pytest.mark.parametrize(

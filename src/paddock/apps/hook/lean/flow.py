@@ -166,7 +166,11 @@ def _choose_answer(judged: LeanJudged, context: HookContext) -> str:
     if judged.wants_out:
         return asks
     if verdict.outcome == ASK:
-        return SILENT if verdict.rank >= OTHERWISE else asks
+        if verdict.rank < OTHERWISE:
+            return asks
+        # Threat: the client's own prompt would run the command outside the sandbox, although the
+        # answer is stricter than `confine`. Codex keeps its own sandbox and approvals.
+        return asks if judged.directory and asks == "ask" else SILENT
     if judged.directory:
         return "allow"
     if verdict.outcome == CONFINE or (judged.wanted.line is not None and context.shell != "read"):

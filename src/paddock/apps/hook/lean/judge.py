@@ -5,7 +5,7 @@
      reading a secret path anywhere.
   3. With `paranoid`, writing outside `safe` is denied.
   4. The profile denies, or asks if a rule says so. Where only `otherwise` would ask, the client's
-     own permission prompt decides.
+     own permission prompt decides, except about a command that can be confined: that is asked.
 
 Every path and every command of the call is judged. The strictest answer decides, and among equals
 the first of this list. A warning does not change the answer.
