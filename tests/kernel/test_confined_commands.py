@@ -132,6 +132,38 @@ def test_what_is_to_be_shown_as_a_diff_waits(tmp_path: Path) -> None:
     assert "pending" not in run(place, "true")
 
 
+ASKS_ABOUT_DELETING = """[shell]
+approve = "diff"
+[profiles.standard]
+extends = "standard"
+ask = ["tool:file:delete **"]
+deny = ["tool:file:create f2"]
+"""
+
+
+@pytest.mark.parametrize(("command", "count"), [("rm f0", 1), ("rm f0; echo x > f1", 2)])
+def test_a_change_that_a_rule_asks_about_waits_as_well_and_lands_after_a_yes(
+    tmp_path: Path, command: str, count: int
+) -> None:
+    place = place_of(tmp_path, ASKS_ABOUT_DELETING)
+    waits = run(place, command)
+    noun = "change waits" if count == 1 else "changes wait"
+    assert f"{count} {noun} for a person" in waits["content"]
+    assert "f0" in names(place)
+    assert place.run("approvals", "grant", waits["pending"], "--resume").returncode == 0
+    assert "f0" not in names(place)
+
+
+def test_what_is_denied_waits_for_nobody(tmp_path: Path) -> None:
+    place = place_of(tmp_path, ASKS_ABOUT_DELETING)
+    said = run(place, 'python3 -c \'open("f2", "w").write("x")\'')
+    assert ("pending" in said, [each["path"] for each in said["changes_refused"]]) == (
+        False,
+        ["f2"],
+    )
+    assert (place.project / "f2").read_text() == "2\n"
+
+
 def test_under_the_hosts_network_a_command_is_asked_about_unless_a_rule_names_it(
     tmp_path: Path,
 ) -> None:

@@ -362,7 +362,7 @@ def _profile_restraints(profile: Profile, preset: Profile | None) -> Iterator[Gr
         # There was no profile before, and what a new one denies was denied anyway.
         return
     name = f"profile {show_name(profile.name)}"
-    if not _repeats(profile, preset):
+    if profile.name not in profile.extends and not _repeats(profile, preset):
         which = "the built-in one" if preset in presets() else "that of your configuration"
         text = f"{name} replaces {which}: what it does not name is {_unnamed_answer(profile)}"
         yield Grant(text, _where(profile.place))

@@ -215,7 +215,9 @@ class SandboxShell:
                 if prepared.plan.commit == "none":
                     outcome = replace(outcome, discarded=command.count)
                     return self._explainer.amend(outcome, prepared, command.end)
-                settled = command.settle(grants_asks=False)
+                # A change that a rule asks about waits as well, alone or beside others.
+                asks = prepared.is_confined and self.asks_about_diff(prepared)
+                settled = command.settle(grants_asks=asks)
                 why = self._find_wait(prepared, command, settled)
                 if why:
                     kept = HeldCommand(prepared, command, outcome, self._explainer)

@@ -253,6 +253,13 @@ def test_everything_that_loosens_is_named(text, expected):
     ]
 
 
+def test_a_profile_that_extends_the_one_of_its_name_does_not_replace_it():
+    text = '[profiles.standard]\nextends = "standard"\notherwise = { "tool:shell:*" = "ask" }'
+    assert list(map(str, list_restraints(policy(text)))) == [
+        "profile standard otherwise asks about tool:shell:* (line 3)"
+    ]
+
+
 def test_what_loosens_and_what_does_not_stand_under_headings_of_their_own():
     text = (
         '[profiles.locked]\nallow = ["tool:file:view", "tool:file:create"]\ndeny = ["tool:mcp:*"]'
