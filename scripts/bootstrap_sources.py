@@ -35,12 +35,12 @@ _DESCRIPTIONS: Final = {
 
 
 _POLICY_HEAD: Final = b"""\
-# What agents may do on this plane. Operators change it, agents never: everything
+# What agents may do on this plane. Operators change it, agents cannot: everything
 # in HOT/config, the ledgers and agents/*/agent.json are Paddock's own files.
 #
-# Everything below says what holds anyway, as comments. To change something, take
-# away the "# " before its lines and its [table].
-# It holds for the admin agent, whose workspace is the plane itself, and for every
+# The comments below are the defaults. To change one, remove the "# " before its
+# lines and its [table].
+# It applies to the admin agent, whose workspace is the plane itself, and to every
 # agent under agents/, relative to that agent's own workspace.
 # Ask about one action:  paddock policy explain "tool:file:create HOT/config/x"
 """

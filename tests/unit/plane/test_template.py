@@ -6,7 +6,7 @@ from paddock.policy.presets import built_in_paths, presets
 from paddock.policy.settings import Settings
 from paddock.values.decisions import Outcome
 
-ADDED = "# In its place, to add to it:"
+ADDED = "# To add rules to it, write this instead:"
 PRESETS = {profile.name: profile for profile in presets()}
 
 
