@@ -368,6 +368,10 @@ def test_a_spoiled_signature_stops_an_install(operator):
 
     assert package(operator, "verify", archive).status == 4
     assert package(operator, "install", archive).json["gate"] == "G5"
+    path.write_text(json.dumps(value | {"digest": f"sha256:{'0' * 64}"}))
+    hint = "sign it again (paddock package sign ARCHIVE), or remove ARCHIVE.sig"
+    assert f"hint:  nothing was changed; {hint}" in package(operator, "install", archive).err
+    assert f"hint:  {hint}" in package(operator, "verify", archive).err
     path.write_text(json.dumps(value))
     assert package(operator, "install", archive).status == 0
 
