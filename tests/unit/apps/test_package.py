@@ -84,6 +84,19 @@ def test_a_package_that_would_lock_the_plane_is_refused_and_the_plane_goes_on(
 # The whole way
 
 
+def test_hashes_are_said_to_be_right_wrong_or_written(operator):
+    source = lay_source(operator.base / "src", FILES)
+
+    def said(*options: str) -> str:
+        return operator.run("package", "hash", str(source), *options).out.splitlines()[-1]
+
+    right = "the hashes in the manifest are right: 2 checked, nothing written"
+    assert said("--check") == said() == right
+    (source / "HOT/kernel/a.txt").write_text("other\n")
+    assert said("--check") == "1 of 2 hashes wrong in the manifest, not written"
+    assert said() == "1 of 2 hashes written to the manifest"
+
+
 def test_a_source_becomes_an_installed_package_and_goes_again(operator):
     before = plane_tree(operator.plane)
     source = lay_source(operator.base / "src", FILES)
