@@ -145,7 +145,7 @@ def install(depot: Depot, archive: Archive, wish: InstallWish) -> InstallReport:
             return InstallReport("unchanged", old.package_id, version, old.manifest.digest)
         judged = installing.judge()
         if wish.is_dry_run:
-            return replace(installing.report(judged), status="planned")
+            return installing.planned(judged)
         return installing.run(judged)
 
 
@@ -228,6 +228,12 @@ class _Installing(Struct, frozen=True):
                 problems,
                 hint="nothing was changed: with it, no command would work on the plane",
             )
+
+    def planned(self, judged: _Judged) -> InstallReport:
+        report, tests = self.report(judged), len(self.manifest.acceptance)
+        left = f"not run: {tests} acceptance command{'' if tests == 1 else 's'}"
+        notes = (*report.notes, left) if tests else report.notes
+        return replace(report, status="planned", notes=notes)
 
     def run(self, judged: _Judged) -> InstallReport:
         results = self._test(judged.swap)

@@ -451,6 +451,13 @@ def test_the_admin_lists_the_packages(dev):
 # Acceptance, in the sandbox
 
 
+@pytest.mark.parametrize(("tests", "said"), [(1, "command"), (2, "commands")])
+def test_a_dry_run_says_that_acceptance_commands_were_not_run(dev, tests, said):
+    archive = packed(dev, acceptance=[{"command": "exit 1", "timeout_s": 20}] * tests)
+    ran = dev.run("package", "install", archive, "--dry-run")
+    assert (ran.status, f"  note: not run: {tests} acceptance {said}\n" in ran.out) == (0, True)
+
+
 @pytest.mark.needs("stage")
 def test_acceptance_commands_see_the_new_files_and_change_nothing(dev):
     command = "test -x HOT/scripts/run.sh && grep -q a HOT/kernel/a.txt && echo x > HOT/kernel/x"
