@@ -154,6 +154,32 @@ def test_a_person_reads_the_same(operator):
     assert why.out.startswith("HOT/kernel/a.txt: PKG-A-001 1.0.0")
 
 
+def test_changed_files_of_an_installed_package_are_put_back_by_an_approved_install(operator):
+    archive, path = packed(operator), operator.plane / "HOT/kernel/a.txt"
+    approve(operator, archive)
+    assert package(operator, "install", archive).status == 0
+    path.chmod(0o644)
+    path.write_text("edited\n")
+    before = plane_tree(operator.plane)
+
+    refused = operator.run("package", "install", archive)
+
+    assert (refused.status, plane_tree(operator.plane)) == (2, before)
+    assert "G2: 'HOT/kernel/a.txt': its digest is " in refused.err
+    assert "it was used already" in refused.err
+    assert "to put them back: paddock package approve ARCHIVE, then install it again" in refused.err
+    made = approve(operator, archive)
+    repaired = operator.run("package", "install", archive)
+    assert repaired.status == 0
+    assert repaired.out.startswith("repaired: PKG-A-001 1.0.0  sha256:")
+    assert path.read_bytes() == FILES["HOT/kernel/a.txt"]
+    (row,) = own_rows(operator)
+    assert (row["state"], row["wo_id"]) == ("installed", made["wo_id"])
+    assert package(operator, "install", archive).json["status"] == "unchanged"
+    gates = {each["gate"]: each["status"] for each in operator.run("gate", "--json").json["gates"]}
+    assert {gates[name] for name in ("G0B", "G2", "G5", "G6")} == {"pass"}
+
+
 def test_packages_are_listed_by_layer_then_dependencies_then_name(dev):
     for name, needed in (("PKG-Z", ()), ("PKG-M", ("PKG-Z",)), ("PKG-N", ())):
         file = {f"HOT/kernel/{name}.txt": b"x"}
