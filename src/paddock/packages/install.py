@@ -83,7 +83,7 @@ from paddock.workspace import Workspace
 
 class InstallReport(Struct, frozen=True):
     status: str
-    """`installed`, `upgraded`, `uninstalled`, `unchanged` or `planned`."""
+    """`installed`, `upgraded`, `repaired`, `uninstalled`, `unchanged` or `planned`."""
     package_id: str
     version: str
     digest: str
@@ -104,6 +104,10 @@ class InstallReport(Struct, frozen=True):
         }
 
 
+_CHANGED: Final = (
+    "it is installed, but its files were changed; to put them back: paddock package approve"
+    " ARCHIVE, then install it again"
+)
 _LONGEST_S: Final = 1e9
 """A duration for `require_room`: longer than any acceptance command takes."""
 
@@ -117,7 +121,7 @@ class InstallWish(Struct, frozen=True):
     """The plane was made with `--dev`: it needs no approval and no signature."""
     signature: signing.Signature | None = None
     repairs: bool = False
-    """Install the same digest again if its files have changed."""
+    """Install also where `HOT/installed` does not agree with the packages ledger."""
 
     @property
     def asks_nothing(self) -> bool:
@@ -125,7 +129,7 @@ class InstallWish(Struct, frozen=True):
 
 
 def install(depot: Depot, archive: Archive, wish: InstallWish) -> InstallReport:
-    """Install a package, or replace another version of it.
+    """Install a package, replace another version of it, or put changed files of this one back.
 
     Raises:
         GateRefusedError: a gate says no; nothing changed.
@@ -145,7 +149,7 @@ def install(depot: Depot, archive: Archive, wish: InstallWish) -> InstallReport:
             return InstallReport("unchanged", old.package_id, version, old.manifest.digest)
         judged = installing.judge()
         if wish.is_dry_run:
-            return replace(installing.report(judged), status="planned")
+            return installing.planned(judged)
         return installing.run(judged)
 
 
@@ -175,8 +179,6 @@ class _Installing(Struct, frozen=True):
     def is_in_place(self, old: InstalledPackage) -> bool:
         if old.manifest.digest != self.manifest.digest:
             return False
-        if not self.wish.repairs:
-            return True
         deviations = find_deviations_of(old.package_id, self.state.record, self.state.installed)
         return not deviations and not check_package(old, self.depot.workspace)
 
@@ -209,7 +211,13 @@ class _Installing(Struct, frozen=True):
         claim = signing.ApprovalClaim(
             manifest.digest, tuple(act.path for act in acts), depot.clock()
         )
-        return statements.require_approval(depot, manifest.package_id, claim, used)
+        try:
+            return statements.require_approval(depot, manifest.package_id, claim, used)
+        except GateRefusedError as refusal:
+            if self.old is None or self.old.manifest.digest != manifest.digest:
+                raise
+            changed = check_package(self.old, depot.workspace)
+            raise GateRefusedError("G2", (*changed, *refusal.failures), hint=_CHANGED) from refusal
 
     def _require_loading(self, swap: Swap) -> None:
         after = {change.path: change.after for change in swap.paths}
@@ -228,6 +236,12 @@ class _Installing(Struct, frozen=True):
                 problems,
                 hint="nothing was changed: with it, no command would work on the plane",
             )
+
+    def planned(self, judged: _Judged) -> InstallReport:
+        report, tests = self.report(judged), len(self.manifest.acceptance)
+        left = f"not run: {tests} acceptance command{'' if tests == 1 else 's'}"
+        notes = (*report.notes, left) if tests else report.notes
+        return replace(report, status="planned", notes=notes)
 
     def run(self, judged: _Judged) -> InstallReport:
         results = self._test(judged.swap)
@@ -273,12 +287,13 @@ class _Installing(Struct, frozen=True):
 
     def report(self, judged: _Judged) -> InstallReport:
         manifest, old = self.manifest, self.old
+        is_same = old is not None and old.manifest.digest == manifest.digest
         return InstallReport(
-            status="installed" if old is None else "upgraded",
+            status="installed" if old is None else "repaired" if is_same else "upgraded",
             package_id=manifest.package_id,
             version=manifest.version,
             digest=manifest.digest,
-            previous=None if old is None else old.manifest.version,
+            previous=None if old is None or is_same else old.manifest.version,
             wo_id=None if judged.approval is None else judged.approval.wo_id,
             changes=tuple(judged.swap.paths),
             notes=tuple(judged.swap.notes),

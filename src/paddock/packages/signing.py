@@ -195,7 +195,10 @@ def sign_digest(key: SigningKey, digest: str) -> Signature:
 
 def verify_signature(signature: Signature, digest: str, keys: Keys) -> None:
     if signature.digest != digest:
-        raise IntegrityError(f"the signature is for {signature.digest}, not for {digest}")
+        raise IntegrityError(
+            f"the signature is for {signature.digest}, not for {digest}",
+            hint="sign it again (paddock package sign ARCHIVE), or remove ARCHIVE.sig",
+        )
     key = keys.get(signature.key_id)
     if key is None:
         raise IntegrityError(

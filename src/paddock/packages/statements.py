@@ -291,8 +291,9 @@ def require_signature(
     try:
         signing.verify_signature(signature, manifest.digest, keys)
     except IntegrityError as error:
+        hint = f"nothing was changed; {error.hint}" if error.hint else ""
         raise GateRefusedError(
-            "G5", [Failure(manifest.package_id, error.message)], hint=error.hint
+            "G5", [Failure(manifest.package_id, error.message)], hint=hint
         ) from error
 
 

@@ -19,6 +19,7 @@ from paddock.apps.console import Console
 from paddock.values.entries import Entry
 from tests.support import forked
 from tests.support.ledgers import open_ledger
+from tests.support.places import run_command
 
 INTERRUPTIBLE = """
 import signal
@@ -692,6 +693,19 @@ def test_doctor_says_why_no_call_runs_where_the_policy_does_not_load(user):
     assert found.json["commands"] == f"refused; {verdict}"
     assert (found.status, shown.status) == (0, 0)
     assert why in shown.out
+    assert shown.out.splitlines()[-1] == verdict
+
+
+def test_doctor_in_the_home_directory_says_to_work_in_a_project_below_it(user):
+    home = user.home
+    ran = run_command("doctor", "--json", variables={"HOME": str(home)}, here=home)
+
+    row = ran.json["here"][0]
+    assert (row["name"], row["ok"]) == ("this directory", False)
+    assert f"state directory '{home}/.local/state/paddock' is inside '{home}'" in row["found"]
+    verdict = "agents cannot work in this directory itself: change to a project below it"
+    assert ran.json["commands"] == f"refused; {verdict}"
+    shown = run_command("doctor", variables={"HOME": str(home)}, here=home)
     assert shown.out.splitlines()[-1] == verdict
 
 

@@ -84,6 +84,19 @@ def test_a_package_that_would_lock_the_plane_is_refused_and_the_plane_goes_on(
 # The whole way
 
 
+def test_hashes_are_said_to_be_right_wrong_or_written(operator):
+    source = lay_source(operator.base / "src", FILES)
+
+    def said(*options: str) -> str:
+        return operator.run("package", "hash", str(source), *options).out.splitlines()[-1]
+
+    right = "the hashes in the manifest are right: 2 checked, nothing written"
+    assert said("--check") == said() == right
+    (source / "HOT/kernel/a.txt").write_text("other\n")
+    assert said("--check") == "1 of 2 hashes wrong in the manifest, not written"
+    assert said() == "1 of 2 hashes written to the manifest"
+
+
 def test_a_source_becomes_an_installed_package_and_goes_again(operator):
     before = plane_tree(operator.plane)
     source = lay_source(operator.base / "src", FILES)
@@ -139,6 +152,32 @@ def test_a_person_reads_the_same(operator):
     assert ["PKG-A-001", "1.0.0"] in [line.split()[:2] for line in listed]
     why = operator.run("package", "why", "HOT/kernel/a.txt")
     assert why.out.startswith("HOT/kernel/a.txt: PKG-A-001 1.0.0")
+
+
+def test_changed_files_of_an_installed_package_are_put_back_by_an_approved_install(operator):
+    archive, path = packed(operator), operator.plane / "HOT/kernel/a.txt"
+    approve(operator, archive)
+    assert package(operator, "install", archive).status == 0
+    path.chmod(0o644)
+    path.write_text("edited\n")
+    before = plane_tree(operator.plane)
+
+    refused = operator.run("package", "install", archive)
+
+    assert (refused.status, plane_tree(operator.plane)) == (2, before)
+    assert "G2: 'HOT/kernel/a.txt': its digest is " in refused.err
+    assert "it was used already" in refused.err
+    assert "to put them back: paddock package approve ARCHIVE, then install it again" in refused.err
+    made = approve(operator, archive)
+    repaired = operator.run("package", "install", archive)
+    assert repaired.status == 0
+    assert repaired.out.startswith("repaired: PKG-A-001 1.0.0  sha256:")
+    assert path.read_bytes() == FILES["HOT/kernel/a.txt"]
+    (row,) = own_rows(operator)
+    assert (row["state"], row["wo_id"]) == ("installed", made["wo_id"])
+    assert package(operator, "install", archive).json["status"] == "unchanged"
+    gates = {each["gate"]: each["status"] for each in operator.run("gate", "--json").json["gates"]}
+    assert {gates[name] for name in ("G0B", "G2", "G5", "G6")} == {"pass"}
 
 
 def test_packages_are_listed_by_layer_then_dependencies_then_name(dev):
@@ -368,6 +407,10 @@ def test_a_spoiled_signature_stops_an_install(operator):
 
     assert package(operator, "verify", archive).status == 4
     assert package(operator, "install", archive).json["gate"] == "G5"
+    path.write_text(json.dumps(value | {"digest": f"sha256:{'0' * 64}"}))
+    hint = "sign it again (paddock package sign ARCHIVE), or remove ARCHIVE.sig"
+    assert f"hint:  nothing was changed; {hint}" in package(operator, "install", archive).err
+    assert f"hint:  {hint}" in package(operator, "verify", archive).err
     path.write_text(json.dumps(value))
     assert package(operator, "install", archive).status == 0
 
@@ -432,6 +475,13 @@ def test_the_admin_lists_the_packages(dev):
 
 
 # Acceptance, in the sandbox
+
+
+@pytest.mark.parametrize(("tests", "said"), [(1, "command"), (2, "commands")])
+def test_a_dry_run_says_that_acceptance_commands_were_not_run(dev, tests, said):
+    archive = packed(dev, acceptance=[{"command": "exit 1", "timeout_s": 20}] * tests)
+    ran = dev.run("package", "install", archive, "--dry-run")
+    assert (ran.status, f"  note: not run: {tests} acceptance {said}\n" in ran.out) == (0, True)
 
 
 @pytest.mark.needs("stage")

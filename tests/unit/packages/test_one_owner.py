@@ -107,7 +107,7 @@ def test_a_repair_goes_on_beside_a_package_that_is_missing(bench):
     bench.write("HOT/kernel/c", b"edited")
 
     repair = InstallWish(dev=True, repairs=True)
-    assert bench.install({"HOT/kernel/c": b"c"}, repair, package_id="PKG-C").status == "upgraded"
+    assert bench.install({"HOT/kernel/c": b"c"}, repair, package_id="PKG-C").status == "repaired"
 
     away.rename(own)
     assert (bench.root / "HOT/kernel/c").read_bytes() == b"c"

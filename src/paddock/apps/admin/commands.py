@@ -386,7 +386,7 @@ COMMANDS: Final[Mapping[str, AdminCommand]] = {
     "cost": AdminCommand("/cost", "tokens that this session has used, and has left", _cost),
     "status": AdminCommand("/status", "show agent, model, gate, sandbox and tokens", _status),
     "doctor": AdminCommand("/doctor", "what this host can enforce on files and commands", _doctor),
-    "exit": AdminCommand("/exit", "end the session and leave", _exit),
+    "exit": AdminCommand("/exit, /quit", "end the session and leave", _exit),
 }
 
 
@@ -396,7 +396,7 @@ def parse_command(text: str) -> ParsedCommand | None:
 
 
 def find_command(name: str) -> AdminCommand:
-    command = COMMANDS.get(name)
+    command = COMMANDS.get("exit" if name == "quit" else name)
     if command is None:
         near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.6)
         said = f"did you mean /{near[0]}; " if near else "/help lists them; "

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.apps import command
 from paddock.apps.console import Console
 from paddock.assembly.project import Project, is_made_with_dev
 from paddock.errors import ConfigError, HostError, PaddockError, SandboxUnavailableError, UsageError
 from paddock.limits import shell_cache_bytes_max
+from paddock.plane.discover import contains
 from paddock.plane.environment import real_path
 from paddock.plane.layout import LedgerName
 from paddock.plane.records import MADE_WITH_DEV
@@ -36,6 +38,7 @@ _SHOWN_MAX: Final = 20
 """Hidden names in the table; `--json` has all."""
 _MOVED: Final = "commands can change it; run programs in it by their path"
 _PROJECT: Final = "this project"
+_DIRECTORY: Final = "this directory"
 _RECORDS: Final = "its records"
 _TRACKED: Final = "tracked secrets"
 _CREDENTIALS: Final = "credentials"
@@ -140,16 +143,23 @@ class _Here(Struct, frozen=True):
     @property
     def obstacle(self) -> str:
         wanted = (each for each in self.findings if each.name != _CREDENTIALS)
-        missing = ", ".join(each.name for each in wanted if not each.is_there)
-        return missing and f"no call can run here until this is fixed: {missing}"
+        missing = [each.name for each in wanted if not each.is_there]
+        if _DIRECTORY in missing:
+            return "agents cannot work in this directory itself: change to a project below it"
+        return f"no call can run here until this is fixed: {', '.join(missing)}" if missing else ""
 
 
 def _examine_here(options: command.Options, console: Console) -> _Here:
-    state = command.environment_of(console).paddock_home
+    environment = command.environment_of(console)
+    state = environment.paddock_home
     try:
         project = command.find_project(options, console)
     except PaddockError as error:
-        return _Here(None, ShellSettings().enforcement, (_refused(error), _records((state,))))
+        holds = Path(error.where or os.devnull)
+        own = (state, environment.config_home)
+        name = _DIRECTORY if any(contains(holds, each) for each in own) else _PROJECT
+        refused = replace(_refused(error), name=name)
+        return _Here(None, ShellSettings().enforcement, (refused, _records((state,))))
     places = (state, project.layout.ledger_paths()[LedgerName.HO1M].parent)
     records = _records(places)
     loads = backends.HostFinding(_PROJECT, is_there=True, found="its policy and agents load")

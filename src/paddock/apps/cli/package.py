@@ -52,8 +52,10 @@ def _hash(options: Options, console: Console) -> Reply:
     stale = report.stale
     status = "written" if report.written else "stale" if stale else "fresh"
     value = {"status": status, "files": report.files, "stale": _failures_json(stale)}
-    done = "written" if report.written else "checked only"
-    said = f"{len(stale)} of {report.files} hashes were stale; {done}"
+    said = f"the hashes in the manifest are right: {report.files} checked, nothing written"
+    if stale:
+        done = "written to the manifest" if report.written else "wrong in the manifest, not written"
+        said = f"{len(stale)} of {report.files} hashes {done}"
     rows = (f"{show_name(failure.file)}: {failure.reason}" for failure in stale)
     return Reply(value, (*rows, said), EXIT_NO if options.check and stale else 0)
 

@@ -76,8 +76,9 @@ def test_a_last_line_without_its_end_counts(plane):
     assert turn.metadata["user_message"] == "hello"
 
 
-def test_exit_leaves_and_nothing_behind_it_is_read(plane):
-    _, shown = plane.shell("/exit\nhello\n")
+@pytest.mark.parametrize("command", ["/exit", "/quit"])
+def test_exit_leaves_and_nothing_behind_it_is_read(plane, command):
+    _, shown = plane.shell(f"{command}\nhello\n")
     assert plane.entries("ho2m", "TURN_RECORDED") == []
     assert "0 turns" in shown
 
