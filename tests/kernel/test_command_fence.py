@@ -54,14 +54,22 @@ def test_a_connection_outside_is_told_of(terminal: Terminal):
     assert first[0].startswith("paddock: policy refused connections to the network (")
     assert first[0].endswith(f": {NETWORK}")
     assert first[1] == MEANT
-    assert first[2].startswith("paddock: a person can change it: paddock policy explain ")
+    assert first[2] == "paddock: a person can change it: paddock network allow HOST:PORT"
     assert again == ["paddock: policy again: network"]
+
+
+def test_the_address_of_a_refused_connection_is_in_the_command_that_allows_it(terminal: Terminal):
+    line = f": http://192.0.2.1:80/; {CONNECT.format('192.0.2.1', 80)}"
+
+    allow = "paddock network allow 192.0.2.1:80"
+    assert terminal.run(line)["fence"][2] == f"paddock: a person can change it: {allow}"
 
 
 def test_the_line_of_the_policy_is_named(tmp_path: Path):
     with a_terminal(tmp_path, OPEN + '[shell]\nnetwork = "loopback"\n') as terminal:
-        [first, *_] = told(terminal, CONNECT.format("192.0.2.1", 80))
+        [first, _, last] = told(terminal, CONNECT.format("192.0.2.1", 80))
 
+    assert last.startswith("paddock: a person can change it: paddock policy explain ")
     assert first.endswith('network = "loopback" ([shell], paddock.toml:4)')
 
 

@@ -67,6 +67,20 @@ def test_a_name_that_leads_into_this_machine_is_not_followed_without_a_rule_for_
     (refused,) = behind.seen.refused_
     assert isinstance(refused, RefusedConnection)
     assert "127.0.0.1" in refused.why
+    assert refused.remedy.startswith('addresses = ["127.0.0.1"] in the rule tool:net:connect db.')
+    assert refused.remedy.endswith("paddock.toml:3), then: paddock trust")
+    assert behind.seen.opened_ == []
+
+
+def test_an_allowed_name_that_does_not_resolve_is_a_fault_and_on_record(tmp_path: Path):
+    with walled(tmp_path, rules(5432), {}) as behind:
+        end = behind.python(TALK, "db.example.org", "5432")
+
+    place, why = "db.example.org:5432", "the name cannot be resolved"
+    told = f"paddock: policy allows the connection to {place}, but it failed: {why}\n"
+    assert told in b"".join(behind.told).decode()
+    assert end.exit_code != 0
+    assert behind.seen.refused_ == [RefusedConnection("db.example.org", 5432, why, remedy="")]
     assert behind.seen.opened_ == []
 
 

@@ -314,6 +314,7 @@ def test_no_rule_lets_a_name_lead_to_an_address_of_everybody_or_nobody(tmp_path:
         assert server.settle() == [b"good.example.org\n"]
 
     assert held == [*(f"{name} ConnectionResetError" for name in names), f"{GOOD} ok"]
+    assert {event.remedy for event in behind.seen.refused_} == {"paddock network show"}
 
 
 @attack(65)

@@ -89,6 +89,26 @@ def test_a_refused_name_is_on_record_and_told(tmp_path: Path):
     (refused,) = yard.entries("NET_REFUSED")
     assert refused["metadata"] == {"host": "other.example.org", "port": 0}
     assert yard.entries("NET_CONNECT") == []
+    assert "  other.example.org  no rule allows it  " in refusals_shown(yard)
+
+
+def refusals_shown(yard: Yard) -> str:
+    return yard.cli("ledger", "query", "--ledger", "ho1m", "--type", "NET_REFUSED").out
+
+
+def test_an_allowed_host_that_does_not_answer_is_not_said_to_be_policy(tmp_path: Path):
+    with a_server(a_proxy({})) as proxy:
+        yard = Yard(tmp_path, policy("allow"), {"HTTPS_PROXY": f"http://127.0.0.1:{proxy}"}).make()
+        with yard.opened() as terminal:
+            said = terminal.call("run_shell", command=f"python3 -c '{TALK}' db.example.org 5432")
+
+    place, why = "db.example.org:5432", "the host does not answer"
+    told = f"connections not made: 1\n  {place}: policy allows it, but it failed: {why}\n"
+    assert told in said.content
+    assert "refused" not in said.content
+    assert "this is policy" not in said.content
+    assert said.details["exit_code"] != 0
+    assert f"  {place}  {why}  " in refusals_shown(yard)
 
 
 PROBES = """

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from paddock.network.credentials import Credential
 from paddock.network.decisions import NetworkTerms
-from paddock.network.egress import Address, Egress, EgressError
+from paddock.network.egress import Address, Egress, FaultError
 from paddock.network.requests import Authority
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.network import NetworkJudge, Reach
@@ -74,6 +74,8 @@ class Walled(Struct):
     changes_once_opened: bool = False
     """Whether it is only from the first open connection on that policy says `later_rules`."""
     policy_reads: int = 0
+    told: list[bytes] = field(default_factory=list)
+    """What the commands wrote, and were told, while they ran."""
     authority: Authority | None = None
     credentials: tuple[Credential, ...] = ()
 
@@ -90,7 +92,7 @@ class Walled(Struct):
         self.room.literals = tuple(str(network) for network, _ in judge.literals())
         request = self.room.request(*argv, timeout_s=timeout_s)
         terms = NetworkTerms(judge, latest, self.seen, self.authority, self.credentials)
-        observed = Observed(network=terms)
+        observed = Observed(on_output=lambda _, piece: self.told.append(piece), network=terms)
         with self.room.opened(request, terms) as (request, stage):
             return self.room.launcher.run(request, stage, observed)
 
@@ -106,7 +108,7 @@ def leading(names: Mapping[str, str]) -> Callable[[], Egress]:
 
     async def resolve(host: str, port: int) -> list[Address]:
         if host not in names:
-            raise EgressError("the name cannot be resolved")
+            raise FaultError("the name cannot be resolved")
         return [ip_address(address) for address in names[host].split()]
 
     return lambda: Egress({}, resolve)

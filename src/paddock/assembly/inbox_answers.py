@@ -37,7 +37,7 @@ from paddock.plane.trust import PolicyFile, own_policy_path, plan_trust, write_t
 from paddock.policy.decide import decide, judge_for, shell_for
 from paddock.policy.engine import Policy, PolicySource
 from paddock.policy.positions import PatternError
-from paddock.policy.questions.flip import Always, plan_always
+from paddock.policy.questions.flip import Always, appended, plan_always
 from paddock.policy.rules import compile_rule, parse_concrete
 from paddock.runtime.approvals import Approval, ApprovalRequest, approval_digest
 from paddock.runtime.inbox import Answers, Inbox, Parked
@@ -364,8 +364,7 @@ def review_table(project: Project, table: str) -> RuleReview:
     if file.suffix == ".json":
         raise errors.ConfigError("tables are written only to TOML files", where=str(file))
     before = b"" if own is None else own.content
-    gap = b"" if not before else b"\n" if before.endswith(b"\n") else b"\n\n"
-    content = before + gap + table.encode()
+    content = appended(before, table)
     changed = PolicyFile(file, content, trusted=True)
     policy_of(replace(project.files, project=changed))
     return RuleReview(file, None if own is None else own.content, Always(table, content))

@@ -32,6 +32,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from paddock.policy.network import NetworkJudge, held_addresses
+from paddock.values.calls import SHOW_NETWORK
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -39,6 +40,8 @@ Terms = tuple[tuple[Network, ...], NetworkJudge]
 """The non-public addresses that a name may resolve to, and the judge of the address itself."""
 Resolve = Callable[[str, int], Awaitable[list[Address]]]
 
+_FOUND: Final = "network.packages"
+"""The source of rules that the package clients' indexes gave: nobody can write into them."""
 _HOSTS_FILE: Final = Path("/etc/hosts")
 _CONNECT_S: Final = 30.0
 _TRIED_MAX: Final = 4
@@ -47,6 +50,18 @@ _PROXY_HEAD_BYTES_MAX: Final = 16_384
 
 class EgressError(Exception):
     """A refused connection; the text says why, for the result and the record."""
+
+    def __init__(self, why: str, remedy: str = SHOW_NETWORK) -> None:
+        super().__init__(why)
+        self.remedy = remedy
+        """As in `RefusedConnection`."""
+
+
+class FaultError(EgressError):
+    """A connection that policy allows, and that failed."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why, remedy="")
 
 
 class Egress:
@@ -67,17 +82,18 @@ class Egress:
         found = await self._resolve(host, port) if literal is None else [literal]
         own = tuple(_own_networks())
         ways: list[Address] = []
-        why = ""
+        why = remedy = ""
         for address in found:
             is_named = literal is None
             problems = (_why_denied(address, port, *each, own, is_named=is_named) for each in terms)
             problem = next(filter(None, problems), "")
             if problem:
                 why = why or f"it resolves to {address}{problem}"
+                remedy = remedy or _remedy(address, host, port, terms, own)
             else:
                 ways.append(address)
         if not ways:
-            raise EgressError(why or "the name has no address")
+            raise EgressError(why, remedy) if why else FaultError("the name has no address")
         return ways[:_TRIED_MAX]
 
     async def connect(self, way: Address | None, host: str, port: int) -> socket.socket:
@@ -116,9 +132,9 @@ class Egress:
             name, port = (parts.hostname or "").encode("idna").decode(), parts.port or 80
         except ValueError:
             # It may contain a password, so do not quote it.
-            raise EgressError("this host's proxy variable is not a proxy address") from None
+            raise FaultError("this host's proxy variable is not a proxy address") from None
         if parts.scheme != "http" or not name:
-            raise EgressError(f"this host's proxy has an unsupported scheme: {parts.scheme}")
+            raise FaultError(f"this host's proxy has an unsupported scheme: {parts.scheme}")
         user = (
             f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else ""
         )
@@ -168,6 +184,19 @@ def _why_denied(
     return problem and f", which is {problem}"
 
 
+def _remedy(
+    address: Address, host: str, port: int, terms: Sequence[Terms], own: tuple[Network, ...]
+) -> str:
+    """Say what to write into the name's rule, if that lets it lead to the address."""
+    is_denied = any(judge.find_denial(address, port) for _, judge in terms)
+    rule = next((judge.connect(host, port).rule for _, judge in terms), None)
+    if is_denied or judge_address(address, (ip_network(address),), own):
+        return SHOW_NETWORK
+    if rule is None or rule.source == _FOUND or _literal(host) is not None:
+        return SHOW_NETWORK
+    return f'addresses = ["{address}"] in the rule {rule.said}, then: paddock trust'
+
+
 def _is_one_kind(network: Network) -> bool:
     """Return True if a rule for this network also covers its non-public addresses.
 
@@ -194,7 +223,7 @@ async def _resolve_here(host: str, port: int) -> list[Address]:
                 flags=socket.AI_ADDRCONFIG,
             )
     except (socket.gaierror, TimeoutError) as error:
-        raise EgressError("the name cannot be resolved") from error
+        raise FaultError("the name cannot be resolved") from error
     places = (str(place[0]).partition("%")[0] for *_, place in found)
     return [ip_address(text) for text in dict.fromkeys(places)]
 

@@ -17,6 +17,7 @@ import contextlib
 import os
 import resource
 import secrets
+import shlex
 import socket
 import threading
 import time
@@ -29,13 +30,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from paddock.errors import PaddockError
 from paddock.network.decisions import Decisions, NetworkTerms, rule_of
-from paddock.network.egress import Egress, EgressError, Relay, reset, until_ready
+from paddock.network.egress import Egress, EgressError, FaultError, Relay, reset, until_ready
 from paddock.network.names import NameServer, SyntheticNames
 from paddock.network.sniff import greeting_of
 from paddock.policy.network import Reach
 from paddock.text.show import show_name
 from paddock.values.calls import (
     NO_RULE,
+    SHOW_NETWORK,
     ClosedConnection,
     Connections,
     OpenedConnection,
@@ -141,10 +143,10 @@ class NetworkTally:
 
     def __init__(self) -> None:
         self.opened = self.more_refused = 0
-        self.refused: Counter[tuple[str, int, str]] = Counter()
+        self.refused: Counter[tuple[str, int, str, str]] = Counter()
 
     def note(self, *key: Any) -> bool:
-        """Count a refusal (host, port, reason); return True if it is the first of its kind."""
+        """Count a refusal (host, port, reason, remedy); return True for the first of its kind."""
         if key not in self.refused and len(self.refused) >= _REFUSALS_MAX:
             self.more_refused += 1
             return False
@@ -195,10 +197,10 @@ class Wall:
 
     def finish(self, tally: NetworkTally) -> Connections:
         self._tallies.remove(tally)
-        refused = tuple(RefusedConnection(*key, n) for key, n in tally.refused.items())
+        refused = tuple(RefusedConnection(*key, count=n) for key, n in tally.refused.items())
         if tally.more_refused:
             with contextlib.suppress(PaddockError):
-                more = RefusedConnection("", 0, "further refusals", tally.more_refused)
+                more = RefusedConnection("", 0, "further refusals", count=tally.more_refused)
                 self.terms.witness.refused(more)
         return Connections(tally.opened, refused, tally.more_refused)
 
@@ -349,9 +351,9 @@ class Wall:
             reach = await self.decisions.decide(action, lambda judge: judge.connect(host, port))
             await self._pass_on(client, host, port, reach)
         except EgressError as refusal:
-            self.note(host, port, str(refusal))
+            self.note(host, port, str(refusal), refusal.remedy)
         except OSError as error:
-            self.note(host, port, error.strerror or type(error).__name__)
+            self.note(host, port, error.strerror or type(error).__name__, remedy="")
         finally:
             self._open.pop(client, None)
             reset(client)
@@ -408,7 +410,7 @@ class Wall:
             else:
                 self._outside.add(outside)
                 return outside, opened
-        raise EgressError("the host does not answer")
+        raise FaultError("the host does not answer")
 
     async def close(self, event: ClosedConnection) -> None:
         await asyncio.shield(self._record_after(self.terms.witness.closed, event))
@@ -455,17 +457,23 @@ class Wall:
 
     # --- what was refused -------------------------------------------------------------
 
-    def note(self, host: str, port: int, why: str) -> None:
+    def note(self, host: str, port: int, why: str, remedy: str = SHOW_NETWORK) -> None:
+        """Tell the command and record it; `remedy` as in `RefusedConnection`."""
+        place = f"{host}:{port}" if port else host
+        if why == NO_RULE:
+            remedy = f"paddock network allow {shlex.quote(place)}"
         # A refusal between two commands of a session belongs to neither.
-        is_first = [tally.note(host, port, why) for tally in tuple(self._tallies)]
+        is_first = [tally.note(host, port, why, remedy) for tally in tuple(self._tallies)]
         if is_first and is_first[-1]:
-            place = f"{host}:{port}" if port else host
-            text = f"paddock: policy refused the connection to {show_name(place)}: {show_name(why)}"
-            if why == NO_RULE:
-                text += f"; a person can allow it: paddock network allow {show_name(place)}"
+            did = f"policy refused the connection to {show_name(place)}"
+            if not remedy:
+                did = f"policy allows the connection to {show_name(place)}, but it failed"
+            text = f"paddock: {did}: {show_name(why)}"
+            if remedy not in ("", SHOW_NETWORK):
+                text += f"; a person can allow it: {show_name(remedy)}"
             self._notices.append(f"{text}\n".encode())
             recording = self._record_after(
-                self.terms.witness.refused, RefusedConnection(host, port, why)
+                self.terms.witness.refused, RefusedConnection(host, port, why, remedy)
             )
             self._recording.append(asyncio.get_running_loop().create_task(recording))
 
@@ -507,7 +515,7 @@ class RequestGate:
         try:
             outside, self._opened = await self._wall.open(host, port, self._reach, host)
         except EgressError as refusal:
-            self._wall.note(host, port, str(refusal))
+            self._wall.note(host, port, str(refusal), refusal.remedy)
             return str(refusal)
         self._began = time.monotonic()
         return outside

@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.errors import ConfigError, SandboxUnavailableError
+from paddock.pattern import lazy_pattern
 from paddock.policy.engine import Policy
 from paddock.sandbox.inside import protocol
 from paddock.sandbox.values import SandboxPlan
@@ -39,6 +40,16 @@ _LINES_MAX: Final = 1_000
 _HASHED: Final = "|1|"
 _SSH_PORT: Final = 22
 _FIELDS: Final = 3
+_LITERAL: Final = lazy_pattern(r"(?<![\w.:])(?:\d{1,3}\.){3}\d{1,3}:\d{1,5}(?![\w.])")
+
+
+def allowing(line: str) -> str:
+    """Return the command that allows the one address that a line connects to, as far as it shows.
+
+    The kernel only counts connections to addresses that no rule names.
+    """
+    places = set(_LITERAL.findall(line))
+    return f"paddock network allow {places.pop() if len(places) == 1 else 'HOST:PORT'}"
 
 
 class NetworkSecrets(Struct, frozen=True):

@@ -46,6 +46,7 @@ from paddock.sandbox.changes.selection import (
     written_bytes,
 )
 from paddock.sandbox.changes.upper import Look, read_changes
+from paddock.sandbox.connections import allowing
 from paddock.sandbox.git.tracked import INDEX_BYTES_MAX, KnownIndex
 from paddock.sandbox.git_layer import NOTHING_SHOWN, OpenedGit, ShownNames, differing
 from paddock.sandbox.host.host_facts import find_content
@@ -64,7 +65,7 @@ from paddock.sandbox.values import (
 from paddock.storage.atomic import host_error
 from paddock.storage.disk import DIRECTORY
 from paddock.text.show import name_some, show_name
-from paddock.values.calls import NO_RULE, Json
+from paddock.values.calls import Json
 from paddock.values.entries import digest_of
 from paddock.workspace.workspace import Beside
 
@@ -281,20 +282,20 @@ class PolicyExplainer:
             rest = f" and {more} more changes" if more else ""
             what = f"the change of {show_name(first.path)}{rest}: {show_name(first.rule)}"
             yield _Cause("changes", first.rule, what, _explain("file:create", first.path))
-        if end.network.refused:
-            first = end.network.refused[0]
-            more = len(end.network.refused) - 1 + end.network.more_refused
+        if refused := [each for each in end.network.refused if each.remedy]:
+            first = refused[0]
+            more = len(refused) - 1 + end.network.more_refused
             rest = f" and {more} more" if more else ""
             place = f"{first.host}:{first.port}" if first.port else first.host
             what = f"the connection to {show_name(place)}{rest}: {show_name(first.why)}"
-            allow = f"paddock network allow {shlex.quote(place)}"
-            remedy = allow if first.why == NO_RULE else "paddock network show"
-            yield _Cause("network", first.why, what, remedy)
+            yield _Cause("network", first.why, what, first.remedy)
         elif end.unreached and prepared.plan.network in ("loopback", "policy"):
             word = self._policy.settings.shell.network
             rule = f'network = "{word}" ([shell], {self._place("shell", "network")})'
             what = f"connections to the network ({end.unreached} attempts): {rule}"
-            yield _Cause("network", rule, what, _explain("shell:run", prepared.line.text))
+            line = prepared.line.text
+            remedy = allowing(line) if word == "policy" else _explain("shell:run", line)
+            yield _Cause("network", rule, what, remedy)
         yield from self._closed(outcome, prepared)
 
     def _closed(self, outcome: ShellOutcome, prepared: PreparedLine) -> Iterator[_Cause]:

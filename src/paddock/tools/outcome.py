@@ -131,10 +131,12 @@ def _network(outcome: ShellOutcome) -> list[str]:
     how = "a person can allow one: paddock network allow HOST:PORT"
     may_be_allowed = any(each.why == NO_RULE for each in used.refused)
     rows = [
-        f"{show_name(each.host)}{f':{each.port}' if each.port else ''}: {show_name(each.why)}"
+        f"{show_name(each.host)}{f':{each.port}' if each.port else ''}: "
+        f"{'' if each.remedy else 'policy allows it, but it failed: '}{show_name(each.why)}"
         for each in used.refused
     ]
-    said = f"connections refused: {count}{f' ({how})' if may_be_allowed else ''}"
+    what = "refused" if all(each.remedy for each in used.refused) else "not made"
+    said = f"connections {what}: {count}{f' ({how})' if may_be_allowed else ''}"
     return [said, *_listed(rows, count)]
 
 

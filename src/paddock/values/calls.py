@@ -140,11 +140,16 @@ class ClosedConnection(Struct, frozen=True):
     ending: str
 
 
+SHOW_NETWORK: Final = "paddock network show"
+
+
 class RefusedConnection(Struct, frozen=True):
     host: str
     port: int
     """0 for a name that was resolved, and for which policy allows no port."""
     why: str
+    remedy: str = SHOW_NETWORK
+    """How a person can change it; empty: policy allowed it, and the network failed."""
     count: int = 1
 
 

@@ -270,6 +270,7 @@ def test_a_host_is_allowed_by_a_rule_that_is_shown_proved_and_trusted(person):
 
     assert before == [Outcome.DENY, Outcome.DENY]
     assert (ran.status, ran.out.count('action  = "tool:net:connect example.org:')) == (0, 2)
+    assert b"\n\n\n" not in (person.project / "paddock.toml").read_bytes()
     after = [
         person.outcome(each)
         for each in ("example.org:443", "example.org:80", "example.org:22", "a.example.org:443")
@@ -331,6 +332,7 @@ def test_nothing_is_saved_without_a_yes_nor_against_a_deny(person):
     denied = person.run("network", "allow", "example.org", "--yes")
 
     assert (unasked.status, untrusted.status, denied.status) == (2, 3, 3)
+    assert unasked.out.startswith("to be appended to ")
     assert "no allow rule can lift tool:net:connect *.org" in denied.err
     assert policy.read_bytes() == text
 

@@ -82,7 +82,7 @@ def _always(project: Project, options: Options, console: Console) -> Reply:
     say = console.warn if options.json else console.say
     for row in _describe(parked, outdated):
         say(row)
-    say(f"appended to {show_name(str(review.file))}:\n{review.always.addition}")
+    say(f"to be appended to {show_name(str(review.file))}:\n{review.always.addition}")
     if not options.yes and not console.agrees("save this rule? [y/N] "):
         return Reply({"status": "error", "saved": False}, "not saved", EXIT_NO)
     if parked.changes is not None:

@@ -22,7 +22,7 @@ from paddock.plane.layout import LedgerName
 from paddock.storage.atomic import read_file_through_links
 from paddock.text.show import cut, quote, show_name
 from paddock.values.calls import Json
-from paddock.values.entries import APPROVAL_ANSWERED, EVENT_TYPES, Entry, clean
+from paddock.values.entries import APPROVAL_ANSWERED, EVENT_TYPES, NET_REFUSED, Entry, clean
 
 
 def require_ledger(site: PlaneSite, name: LedgerName) -> Path:
@@ -157,7 +157,7 @@ def _show(stored: StoredEntry, options: Options, console: Console) -> None:
     entry = stored.entry
     actions = entry.metadata.get("actions")
     first = next(iter(cast("list[object]", actions)), "") if isinstance(actions, list) else ""
-    target = str(first).partition(" ")[2]
+    target = str(first).partition(" ")[2] or _host(entry)
     subject = " ".join(filter(None, (str(entry.metadata.get("tool", "")), target)))
     outcome = entry.metadata.get("outcome")
     decision = {"confine": "confined", "ask": "asked"}.get(str(outcome), "")
@@ -176,6 +176,14 @@ def _show(stored: StoredEntry, options: Options, console: Console) -> None:
         call,
     ]
     console.say("  ".join(part for part in parts if part).rstrip())
+
+
+def _host(entry: Entry) -> str:
+    """Return `HOST:PORT` of a refused connection, whose reason names no rule's host."""
+    host, port = (entry.metadata.get(key, "") for key in ("host", "port"))
+    if entry.event_type != NET_REFUSED or not host:
+        return ""
+    return f"{host}:{port}" if port else str(host)
 
 
 def _ended(entry: Entry) -> str:

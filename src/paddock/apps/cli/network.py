@@ -165,7 +165,7 @@ def _allow(options: command.Options, console: Console) -> command.Reply:
     agent = project.agent_named(options.agent)
     review = review_rule(project, agent, _connections(options.host))
     say = console.warn if options.json else console.say
-    say(f"appended to {show_name(str(review.file))}:\n{review.always.addition}")
+    say(f"to be appended to {show_name(str(review.file))}:\n{review.always.addition}")
     if not options.yes and not console.agrees("save this rule? [y/N] "):
         return command.Reply({"status": "error", "saved": False}, "not saved", EXIT_NO)
     save_rule(project, review, command.operator())

@@ -29,7 +29,7 @@ def add_server(options: Options, console: Console) -> Reply:
         )
     review = review_table(project, table)
     say = console.warn if options.json else console.say
-    say(f"appended to {show_name(str(review.file))}:\n{review.always.addition}")
+    say(f"to be appended to {show_name(str(review.file))}:\n{review.always.addition}")
     if not options.yes and not console.agrees("write this, and start it in its sandbox? [y/N] "):
         return Reply({"status": "error", "reviewed": []}, "not written", EXIT_NO)
     save_rule(project, review, "--yes" if options.yes else "person")

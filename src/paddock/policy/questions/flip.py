@@ -419,10 +419,9 @@ def plan_always(
     wanted = list(dict.fromkeys(_wanted(policy, chain, parsed)))
     if not wanted:
         raise _refused("policy does not ask about it")
-    addition = "".join(_render(wanted, project, reason))
+    addition = "\n".join(_render(wanted, project, reason))
     content = project.text
-    gap = b"" if not content else b"\n" if content.endswith(b"\n") else b"\n\n"
-    changed = content + gap + addition.encode("utf-8")
+    changed = appended(content, addition)
     try:
         own = PolicySource(project.name, changed)
         kind, below = policy.plane_kind, policy.planes_below
@@ -432,6 +431,12 @@ def plan_always(
         raise _refused(error.message) from None
     _prove(policy, after, chain, parsed)
     return Always(addition, changed)
+
+
+def appended(content: bytes, addition: str) -> bytes:
+    """Return the content of a TOML file with the addition after one empty line."""
+    gap = b"" if not content or content.endswith(b"\n\n") else b"\n"
+    return content + (gap if content.endswith(b"\n") else 2 * gap) + addition.encode("utf-8")
 
 
 def _parse(text: str) -> Action:
@@ -499,7 +504,7 @@ def _render(wanted: list[_Wanted], source: PolicySource, reason: str) -> Iterato
     for profile in dict.fromkeys(each.profile for each in wanted):
         if profile.place.file == BUILT_IN:
             key = _key(profile.name)
-            yield f"[profiles.{key}]\nextends = {_string(profile.name)}\n\n"
+            yield f"[profiles.{key}]\nextends = {_string(profile.name)}\n"
         elif profile.place.file != source.name:
             rules = ", ".join(quote_toml(each.action) for each in wanted if each.profile is profile)
             message = f"the profile {quote_toml(profile.name)} is in {profile.place.file}"
@@ -511,7 +516,7 @@ def _render(wanted: list[_Wanted], source: PolicySource, reason: str) -> Iterato
                     f"action  = {_string(each.action)}\n"
                     f"outcome = {_string(each.outcome)}\n"
                     f"reason  = {_string(reason)}\n"
-                    f"match   = [{_string(each.example)}]\n\n"
+                    f"match   = [{_string(each.example)}]\n"
                 )
 
 

@@ -56,6 +56,8 @@ def test_exactly_what_was_asked_about_is_allowed_from_then_on(action):
     _, always = plan([str(action)])
     assert always.content.startswith(CAREFUL.encode())
     assert always.content.endswith(always.addition.encode())
+    assert b"\n\n\n" not in always.content
+    assert not always.addition.endswith("\n\n")
     assert outcome(CAREFUL.encode(), action) is Outcome.ASK
     assert outcome(always.content, action) is Outcome.ALLOW
     wider = " x" if action.category == "shell" else "x"
