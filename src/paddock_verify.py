@@ -5,13 +5,14 @@
 
 Without an installation: python paddock_verify.py, which is this file.
 
-It shares no code with Paddock; docs/formats/ledger.md says what it goes by. CHECKPOINT
-files are those that you kept elsewhere. PROOF.json is what `paddock ledger proof --json`
-prints, one proof a line: of a call it prints two. KEY is the ledger's public key as its
-first line has it, LINE a file with the entry alone; of several proofs with their entries,
-a line each, in their order. Entries count from 0 and lines from 1: entry 1 stands in line 2.
-Prints what is wrong and in which line, of PROOF.json if that is given; the status is 0
-where nothing is, else 4.
+It shares no code with Paddock; docs/formats/ledger.md is the format that it checks.
+CHECKPOINT files are those that you kept elsewhere: only they show that no lines are missing
+at the end. PROOF.json is what `paddock ledger proof --json` prints, one proof a line: of a
+call it prints two. KEY is the ledger's public key, `public_key` in the ledger's first line.
+LINE is a file with the entry alone, or, for several proofs, with their entries, a line each,
+in the order of the proofs. Entries count from 0 and lines from 1: entry 1 is in line 2.
+Prints what is wrong and in which line, of PROOF.json if that is given. The exit status is 0
+if nothing is wrong, else 4.
 """
 
 import base64
@@ -23,6 +24,26 @@ import sys
 from pathlib import Path
 
 UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+
+
+class OfAnother(ValueError):
+    """A checkpoint that another ledger's key signed."""
+
+
+def told(fault):
+    """What is wrong, without the words of the Python library."""
+    match fault:
+        case json.JSONDecodeError():
+            return "it is not JSON"
+        case UnicodeError():
+            return "it is not UTF-8"
+        case OSError():
+            return f"{fault.filename}: {fault.strerror}"
+        case KeyError():
+            return f"it has no member {fault}"
+        case TypeError() | AttributeError() | IndexError() | RecursionError():
+            return "it does not have the form of one"
+    return str(fault)
 
 
 def sha256(*parts):
@@ -75,19 +96,27 @@ def is_signed(public, message, signature):
 
 def open_note(note, key):
     """The size and the root that the key signed."""
-    name, key_id, encoded = key.split("+", 2)
-    public = base64.b64decode(encoded, validate=True)
+    name, key_id, encoded = [*key.split("+", 2), "", ""][:3]
+    try:
+        public = base64.b64decode(encoded, validate=True)
+    except ValueError:
+        public = b""
     if public[:1] != b"\1" or sha256(name.encode(), b"\n", public)[:4].hex() != key_id:
-        raise ValueError("this is not the public key of a ledger")
+        what = "the public key of a ledger, `public_key` in its first line"
+        raise ValueError(f"{key[:99]!r} is not {what}")
     text, _, signatures = note.rpartition("\n\n")
+    if not signatures.startswith("\u2014 "):
+        raise ValueError("it is not a checkpoint")
+    is_ours = False
     for line in signatures.split("\n"):
         if line.startswith(f"\u2014 {name} "):
             raw = base64.b64decode(line.split(" ", 2)[2], validate=True)
+            is_ours |= raw[:4].hex() == key_id
             if raw[:4].hex() == key_id and is_signed(public[1:], f"{text}\n".encode(), raw[4:]):
                 origin, size, root = text.split("\n")[:3]
                 if origin == name and str(abs(int(size))) == size:
                     return int(size), base64.b64decode(root, validate=True)
-    raise ValueError("the ledger's key did not sign it")
+    raise (ValueError if is_ours else OfAnother)("the ledger's key did not sign it")
 
 
 # --- The tree: RFC 6962, 2.1; what is proved of it: RFC 9162, 2.1.3 and 2.1.4
@@ -131,6 +160,9 @@ def grown(old, size, known, path):
 
 def verify_proof(proof, key, line=None):
     """What is wrong with a proof, as (0, what); `line` is the entry that it has to be of."""
+    is_proof = isinstance(proof, dict) and isinstance(proof.get("note"), str)
+    if not is_proof:
+        raise ValueError("it is not a proof; the order is PROOF.json KEY [LINE]")
     size, root = open_note(proof["note"], key)
     old, seq = proof.get("from"), proof.get("seq")
     known = bytes.fromhex(proof["leaf"] if old is None else proof["root"])
@@ -172,7 +204,10 @@ def chain_problems(lines, leaves):
             if not line.endswith(f',"seq":{number - 1},"prev":"{entry.get("prev")}"}}'.encode()):
                 raise ValueError("it does not end with that place")
         except UNREADABLE as fault:
-            yield number, f"not entry {number - 1}: {fault} (no line after this was looked at)"
+            yield (
+                number,
+                f"not entry {number - 1}: {told(fault)} (no line after this was looked at)",
+            )
             return
         if entry["prev"] != prev:
             yield max(number - 1, 1), "not the line that the next one follows"
@@ -193,7 +228,7 @@ def departure(file, leaves, size, root):
 
 
 def verify_ledger(path, checkpoints):
-    """Everything that is wrong, as (line from 1, what); 0 where it is about no line."""
+    """Everything that is wrong, as (line from 1, what), 0 if it is about no line; the verdict."""
     newest = Path(path)
     sealed = newest.parent.glob(f"{glob.escape(newest.stem)}.{'[0-9]' * 16}.jsonl")
     # A file that was about to be sealed may have both names.
@@ -201,21 +236,26 @@ def verify_ledger(path, checkpoints):
     files = [*sorted(older), newest]
     *lines, rest = b"".join(each.read_bytes() for each in files).split(b"\n")
     leaves = [sha256(b"\0", line) for line in lines]
-    found, signed, covered = list(chain_problems(lines, leaves)), [], 0
+    found, others, signed, covered = list(chain_problems(lines, leaves)), [], [], 0
     try:
+        if not lines:
+            raise ValueError("it has no complete line")
         genesis = json.loads(lines[0].decode())
         key = genesis["metadata"]["public_key"]
         if genesis["event_type"] != "GENESIS" or genesis["metadata"]["format"] != 1:
             raise ValueError("not GENESIS of format 1")
     except UNREADABLE as fault:
-        return [*found, (1, f"it does not say what ledger this is: {fault}")]
+        what = f"it does not say what ledger this is: {told(fault)}"
+        return [*found, (1, f"{what} (the order is LEDGER.jsonl CHECKPOINT...)")], "DAMAGED"
     beside = newest.with_suffix(".d")
     notes = [each for each in beside.glob("checkpoints/*[0-9]") if each.is_file()]
     for name in [*checkpoints, *notes]:
         try:
             signed.append((*open_note(Path(name).read_bytes().decode(), key), str(name)))
+        except OfAnother as fault:
+            others.append((0, f"{name}: this checkpoint is not of this ledger: {fault}"))
         except UNREADABLE as fault:
-            found.append((0, f"{name}: {fault}"))
+            found.append((0, f"{name}: {told(fault)}"))
     ours = roots(leaves, {size for size, _, _ in signed})
     for size, root, name in sorted(signed):
         if size > len(lines):
@@ -232,7 +272,13 @@ def verify_ledger(path, checkpoints):
         print(f"no checkpoint shows whether {unsure}")
     if rest:
         print(f"{len(rest)} bytes follow: an append that was not finished")
-    return found
+    if found:
+        return [*found, *others], "DAMAGED"
+    if others:
+        return others, "NOT VERIFIED: either the checkpoint or the ledger is not the one you mean"
+    if covered < len(lines):
+        return [], "the chain is intact; no checkpoint proves the end"
+    return [], "whole"
 
 
 def main(arguments):
@@ -245,17 +291,18 @@ def main(arguments):
                 found = []
                 for at, (text, *entry) in enumerate(zip(*texts, strict=True), start=1):
                     found += [(at, what) for _, what in verify_proof(json.loads(text), key, *entry)]
+                verdict = "DAMAGED" if found else "whole"
             case [path, *checkpoints] if not path.startswith("-"):
-                found = verify_ledger(path, checkpoints)
+                found, verdict = verify_ledger(path, checkpoints)
             case _:
                 print(__doc__)
                 return 2
     except UNREADABLE as fault:
-        print(f"cannot be verified: {fault}")
+        print(f"cannot be verified: {told(fault)}")
         return 4
     for line, what in found:
         print(f"line {line}: {what}" if line else what)
-    print("DAMAGED" if found else "whole")
+    print(verdict)
     return 4 if found else 0
 
 

@@ -84,7 +84,7 @@ def disagreements(sealed: Sealed, anchor: DirectoryAnchor) -> list[str]:
         with open(os.devnull, "w", encoding="utf-8") as nowhere:
             out, sys.stdout = sys.stdout, nowhere
             try:
-                found += [what for _, what in load_verifier().verify_ledger(sealed.path, files)]
+                found += [what for _, what in load_verifier().verify_ledger(sealed.path, files)[0]]
             finally:
                 sys.stdout = out
     signed = ledger.seal().checkpoint

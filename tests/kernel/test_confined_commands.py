@@ -152,6 +152,11 @@ def test_a_change_that_a_rule_asks_about_waits_as_well_and_lands_after_a_yes(
     assert "f0" in names(place)
     assert place.run("approvals", "grant", waits["pending"], "--resume").returncode == 0
     assert "f0" not in names(place)
+    command_id = place.entries("ho1m", "--type", "TOOL_INTENT")[0]["call_id"]
+    told = json.loads(place.run("policy", "explain", command_id, "--json").stdout)["waited"]
+    assert (told["request"], told["answer"]) == (waits["pending"], "granted")
+    landed = {row["call_id"] for row in place.entries("ho1m", "--path", "f0")}
+    assert told["landed_by"] in landed
 
 
 def test_what_is_denied_waits_for_nobody(tmp_path: Path) -> None:
@@ -162,6 +167,24 @@ def test_what_is_denied_waits_for_nobody(tmp_path: Path) -> None:
         ["f2"],
     )
     assert (place.project / "f2").read_text() == "2\n"
+
+
+def test_refused_changes_are_found_and_no_rule_for_their_command_is_proposed(tmp_path):
+    place = place_of(
+        tmp_path, '[profiles.standard]\nextends = "standard"\ndeny = ["tool:file:delete f?"]\n'
+    )
+    run(place, "rm f0")
+    (row,) = place.run("ledger", "query", "--ledger", "ho1m", "--path", "f0").stdout.splitlines()
+    assert "run_shell f0  exit 0, 1 change refused: f0" in row
+    run(place, "rm f?")
+    newest = place.run("ledger", "query", "--ledger", "ho1m", "--last", "1").stdout
+    assert "5 changes refused: f0, f1, f2, and 2 more" in newest
+    call_id = place.entries("ho1m")[-1]["call_id"]
+    told = json.loads(place.run("policy", "explain", call_id, "--json").stdout)
+    changes = [change["text"] for each in told["now"]["actions"] for change in each["changes"]]
+    assert changes == [
+        "the command ran, and only changes were refused: edit the rules named at `refused`"
+    ]
 
 
 def test_under_the_hosts_network_a_command_is_asked_about_unless_a_rule_names_it(

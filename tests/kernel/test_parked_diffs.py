@@ -159,6 +159,37 @@ def test_a_grant_says_that_it_is_one_before_the_changes_are_brought_in(place):
     ]
 
 
+def explained(place: McpPlace, identity: str) -> tuple[str, dict]:
+    ran = [place.run("policy", "explain", identity, *how) for how in ([], ["--json"])]
+    return ran[0].stdout, json.loads(ran[1].stdout)["waited"]
+
+
+def test_a_command_and_the_call_that_landed_its_changes_name_each_other(place):
+    kept = parked(place)
+    request, command = kept["id"], kept["call_id"]
+    said, waited = explained(place, command)
+    assert waited == {"request": request, "answer": "", "by": "", "landed_by": ""}
+    assert f"waited: its changes, as {request}: no answer is on record\n" in said
+    assert grant(place, request)["status"] == "ok"
+    landing = place.entries("ho1m", "--type", "TOOL_INTENT")[-1]["call_id"]
+    said, waited = explained(place, command)
+    by = waited["by"]
+    assert by.startswith("operator ")
+    expected = {"request": request, "answer": "granted", "by": by}
+    assert waited == {**expected, "landed_by": landing}
+    assert f"its changes, as {request}: granted by {by}; landed by {landing}\n" in said
+    said, waited = explained(place, landing)
+    assert waited == {**expected, "made_by": command}
+    assert f"lands:  the changes of {command}, granted by {by} ({request})\n" in said
+
+
+def test_changes_that_were_refused_name_no_call_that_landed_them(place):
+    kept = parked(place)
+    assert place.run("approvals", "refuse", kept["id"]).returncode == 0
+    _, waited = explained(place, kept["call_id"])
+    assert (waited["answer"], waited["landed_by"]) == ("refused", "")
+
+
 @pytest.mark.parametrize("answer", ["grant", "refuse"])
 def test_the_history_keeps_the_contents_until_somebody_has_answered(place, answer):
     kept = parked(place)

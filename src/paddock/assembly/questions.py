@@ -38,7 +38,7 @@ from paddock.policy.questions.explain import Now, explain_now
 from paddock.storage.atomic import read_file_through_links
 from paddock.text.show import quote
 from paddock.values.decisions import AgentChain, PlaneKind
-from paddock.values.entries import TOOL_STAGED, Entry
+from paddock.values.entries import APPROVAL_ANSWERED, TOOL_STAGED, Entry
 
 if TYPE_CHECKING:
     from paddock.policy.questions.compare import Diff
@@ -232,9 +232,23 @@ def recorded_calls(
     of_calls = (row for row in rows.entries if row.entry.event_type in record.CALL_EVENTS)
     kept = [record.KeptCall(row.seq, row.timestamp, row.entry) for row in of_calls]
     calls = record.find_recorded_calls(kept, call_id)
-    return tuple(record.with_question(call, _asked(call, governance)) for call in calls), len(
-        rows.bad
-    )
+    asked = (record.with_question(call, _asked(call, governance)) for call in calls)
+    return tuple(_with_waited(call, path, governance) for call in asked), len(rows.bad)
+
+
+def _with_waited(
+    call: record.RecordedCall, path: Path, governance: Path | None
+) -> record.RecordedCall:
+    if governance is None or not stands(governance):
+        return call
+    entry = call.decided.entry
+    is_landing = bool(record.landed_request(entry))
+    answered = Filter(event_type=APPROVAL_ANSWERED, call_id=None if is_landing else entry.call_id)
+    answers = [row.entry for row in query(str(governance), answered).entries]
+    if not answers:
+        return call
+    landed = query(str(path), Filter(tool=record.LANDING_TOOL)).entries
+    return record.with_waited(call, answers, (row.entry for row in landed))
 
 
 def _asked(call: record.RecordedCall, governance: Path | None) -> Iterator[Entry]:
@@ -258,4 +272,6 @@ def decided_now(find: Callable[[], Project], call: record.RecordedCall) -> Now:
         # Show the record even if the project no longer loads.
         return Now(f"no policy is in force now: {error.message}")
     now = explain_now(past, policy)
+    if call.has_refused_changes:
+        return now.with_refused_changes()
     return now.unasked() if call.is_denied_unasked else now

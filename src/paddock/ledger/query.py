@@ -33,7 +33,13 @@ _PATH_ACTIONS: Final = tuple(f"tool:{category}:" for category in sorted(PATH_CAT
 
 def names_path(entry: Entry, path: str) -> bool:
     """Return True if an action, effect or refused change of the entry is at or below the path."""
-    return any(path in {_ROOT, named} or named.startswith(f"{path}/") for named in _paths_of(entry))
+    return next(named_paths(entry, path), None) is not None
+
+
+def named_paths(entry: Entry, path: str) -> Iterator[str]:
+    for named in _paths_of(entry):
+        if path in {_ROOT, named} or named.startswith(f"{path}/"):
+            yield named
 
 
 def _paths_of(entry: Entry) -> Iterator[str]:

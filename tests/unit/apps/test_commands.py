@@ -54,6 +54,16 @@ def test_the_ledger_is_asked_by_path(user):
     assert user.run("ledger", "query", "--path", "").status == 2
 
 
+def test_a_row_shows_the_path_that_was_asked_for_and_not_another_one_of_its_call(user):
+    user.call("move_file", path="README.md", to="b.md")
+    query = ("ledger", "query", "--ledger", "ho1m", "--path")
+
+    for path in ("README.md", "b.md"):
+        rows = user.run(*query, path).out.splitlines()
+        assert len(rows) == 2
+        assert all(f"  move_file {path}" in row for row in rows), rows
+
+
 def test_the_ledger_is_asked_by_an_absolute_path_too(user, tmp_path):
     user.call("view", path="README.md")
     other = tmp_path / "named"

@@ -43,7 +43,7 @@ def test_a_checkpoint_that_was_signed_once_is_still_one(note, tmp_path):
     assert other.open_note(note, VECTORS["key"]) == (checkpoint.size, checkpoint.root)
     found = verify(str(LEDGER), held=[Held("vector", note)])
     assert (found.problems, found.covered_entries) == ((), checkpoint.size)
-    assert other.verify_ledger(str(LEDGER), [str(kept)]) == []
+    assert other.verify_ledger(str(LEDGER), [str(kept)])[0] == []
 
 
 @pytest.mark.parametrize("proof", VECTORS["inclusion"], ids=lambda p: f"{p['seq']} of {p['size']}")
@@ -121,8 +121,8 @@ def test_of_several_proofs_the_wrong_one_is_named_by_its_line(at, program):
     [
         (PROOFS, lines_of(PROOFS[:1]), "proofs: 2, lines for them: 1"),
         (PROOFS[:1], lines_of(PROOFS), "proofs: 1, lines for them: 2"),
-        ([], [], "Expecting value: line 1 column 1 (char 0)"),
-        ([PROOFS[0], {**PROOFS[1], "note": ""}], [], "the ledger's key did not sign it"),
+        ([], [], "it is not JSON"),
+        ([PROOFS[0], {**PROOFS[1], "note": ""}], [], "it is not a checkpoint"),
     ],
     ids=["too few lines", "too many", "no proof", "not signed"],
 )
@@ -349,3 +349,58 @@ def test_the_other_verifier_shares_no_code_with_the_package():
     }
     assert imported == {"base64", "glob", "hashlib", "json", "pathlib", "signal", "sys"}
     assert not re.search(r"__import__|importlib|exec|eval|paddock\.", text.split('"""', 2)[2])
+
+
+@pytest.fixture
+def verdict(tmp_path, capsys):
+    """What the other verifier says last of a copy of the first lines, and its status."""
+
+    def run(lines: list[bytes], *notes: str):
+        files = [tmp_path / "copy.jsonl", *(tmp_path / f"kept-{n}" for n in range(len(notes)))]
+        files[0].write_bytes(b"".join(line + b"\n" for line in lines))
+        for file, note in zip(files[1:], notes, strict=True):
+            file.write_text(note, encoding="utf-8")
+        status = other.main([str(file) for file in files])
+        return status, capsys.readouterr().out.splitlines()
+
+    return run
+
+
+def test_a_copy_that_was_cut_is_whole_only_as_far_as_a_checkpoint_goes(verdict):
+    newest = VECTORS["checkpoints"][-1]
+    lines = ENTRIES[: int(newest.split("\n")[1])]
+
+    assert verdict(lines, newest)[1][-1] == "whole"
+    status, said = verdict(lines[:-3])
+    assert (status, said[-1]) == (0, "the chain is intact; no checkpoint proves the end")
+    status, said = verdict(lines[:-3], newest)
+    assert (status, said[-1]) == (4, "DAMAGED")
+
+
+def test_a_checkpoint_of_another_ledger_is_named_and_verifies_nothing(verdict):
+    stranger = make_key("paddock.test/another", bytes(32))
+    text = Checkpoint(stranger.verifier.name, 1, bytes(32)).text
+    key = stranger.verifier
+    note = format_note(text, key.name, key.key_id, stranger.sign(text.encode()))
+
+    status, said = verdict(ENTRIES[:-1], note)
+    assert (status, said[-1].partition(":")[0]) == (4, "NOT VERIFIED")
+    assert "kept-0: this checkpoint is not of this ledger: " in said[-2]
+
+
+def test_a_wrong_file_or_key_is_told_in_plain_words(verdict, tmp_path, capsys):
+    assert "it has no complete line (the order is LEDGER.jsonl" in verdict([])[1][-2]
+    note, ledger = tmp_path / "note", tmp_path / "ledger"
+    note.write_text(VECTORS["checkpoints"][0], encoding="utf-8")
+    assert other.main([str(note), str(LEDGER)]) == 4
+    assert "it is not JSON (the order is LEDGER.jsonl" in capsys.readouterr().out
+    note.write_text(json.dumps(PROOFS[0]))
+    ledger.write_bytes(ENTRIES[0])
+    for arguments, said in {
+        (str(note), VECTORS["key"][1:]): "is not the public key of a ledger",
+        (str(note), "key"): "'key' is not the public key of a ledger",
+        (str(note), VECTORS["key"][:-1]): "is not the public key of a ledger",
+        (str(ledger), VECTORS["key"]): "it is not a proof; the order is PROOF.json KEY [LINE]",
+    }.items():
+        assert other.main(["--proof", *arguments]) == 4
+        assert said in capsys.readouterr().out

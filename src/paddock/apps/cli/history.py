@@ -49,7 +49,8 @@ def _history(options: command.Options, console: Console) -> command.Reply:
             console.advise(
                 f"no call has changed anything{whose}"
                 if options.path is None
-                else f"no call of Paddock's tools has changed {quote(options.path)}{whose}; for "
+                else f"no call of Paddock's tools has changed {quote(options.path)}{whose} "
+                "(a path is relative to the workspace, not to this directory); for "
                 "a client's own tools: paddock ledger query --ledger ho1m --type HOOK_DECISION"
             )
         return command.Reply(None, list(_rows(past, shown, undone)), status)

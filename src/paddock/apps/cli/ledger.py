@@ -215,10 +215,10 @@ def _part(
 COMMAND = command.Command(
     "Query, follow, verify and export the ledgers; create checkpoints and proofs.\n"
     "Ledgers: governance (policy, agents, gates), ho2m (sessions), ho1m (tool calls),\n"
-    "packages (of a bare plane). Of these commands only accept-rollback, set-aside and\n"
-    "erase add an entry.",
+    "packages (of a bare plane). Of these commands only checkpoint, accept-rollback,\n"
+    "set-aside and erase add an entry.",
     "  paddock ledger query --ledger ho1m --type TOOL_DENIED --last 5\n"
-    "  paddock ledger query --ledger ho1m --call CALL-1f2e --json\n"
+    "  paddock ledger query --ledger ho1m --call CALL-1f2e3d4c5b6a7988 --json\n"
     "  paddock ledger tail --ledger ho1m\n"
     "  paddock ledger verify\n"
     "  paddock ledger checkpoint --out governance.checkpoint\n"

@@ -15,7 +15,7 @@ from paddock.assembly.questions import require_agent_of_site
 from paddock.errors import UsageError
 from paddock.ledger.export import ExportedLines
 from paddock.ledger.format.lines import StoredEntry
-from paddock.ledger.query import Filter, query, query_lines
+from paddock.ledger.query import Filter, named_paths, query, query_lines
 from paddock.ledger.read import follow, gone_error, is_known, unfinished
 from paddock.plane.discover import name_of_root
 from paddock.plane.layout import LedgerName
@@ -67,6 +67,7 @@ def _filter_of(options: Options, path: str | None = None) -> Filter:
 
 
 _POLL_S: Final = 0.25
+_REFUSED_SHOWN: Final = 3
 
 
 def run_query(options: Options, console: Console) -> int:
@@ -89,7 +90,7 @@ def run_query(options: Options, console: Console) -> int:
     rows = query(str(path), wanted, last=last)
     is_cut = options.last is None and len(rows.entries) > QUERY_LAST
     for stored in rows.entries[1:] if is_cut else rows.entries:
-        _show(stored, options, console)
+        _show(stored, options, console, wanted.path)
     if is_cut:
         console.warn(f"only the newest {QUERY_LAST} matches are shown: --last 0 shows all")
     if not rows.entries and not rows.bad:
@@ -146,7 +147,7 @@ def _inside(site: PlaneSite, path: Path) -> str | None:
     return str(path.relative_to(root)) if path.is_relative_to(root) else None
 
 
-def _show(stored: StoredEntry, options: Options, console: Console) -> None:
+def _show(stored: StoredEntry, options: Options, console: Console, path: str | None = None) -> None:
     if options.json:
         said = ("event_type", "submission_id", "decision", "reason", "session_id", "agent")
         named = fields(stored.entry, *said, "call_id", "metadata")
@@ -158,6 +159,8 @@ def _show(stored: StoredEntry, options: Options, console: Console) -> None:
     actions = entry.metadata.get("actions")
     first = next(iter(cast("list[object]", actions)), "") if isinstance(actions, list) else ""
     target = str(first).partition(" ")[2] or _host(entry)
+    if path is not None:
+        target = next(named_paths(entry, path), target)
     subject = " ".join(filter(None, (str(entry.metadata.get("tool", "")), target)))
     outcome = entry.metadata.get("outcome")
     decision = {"confine": "confined", "ask": "asked"}.get(str(outcome), "")
@@ -190,7 +193,20 @@ def _ended(entry: Entry) -> str:
     code, refused = entry.metadata.get("exit"), entry.metadata.get("fence", [])
     said = [] if code is None else [f"exit {code}"]
     said += [f"refused {show_name(str(each))}" for each in cast("list[object]", refused)]
-    return ", ".join(said)
+    return ", ".join(filter(None, [*said, _changes_refused(entry)]))
+
+
+def _changes_refused(entry: Entry) -> str:
+    kept = entry.metadata.get("refused")
+    paths = [each.get("path") for each in cast("list[dict[str, Json]]", kept or [])]
+    total = entry.metadata.get("refused_total")
+    count = total if isinstance(total, int) else len(paths)
+    if not paths:
+        return ""
+    shown = [show_name(str(each)) for each in paths[:_REFUSED_SHOWN]]
+    more = [f"and {count - len(shown)} more"] if count > len(shown) else []
+    noun = "change" if count == 1 else "changes"
+    return f"{count} {noun} refused: {', '.join([*shown, *more])}"
 
 
 def _answered(entry: Entry) -> str:

@@ -310,7 +310,7 @@ COMMAND = Command(
     "  paddock policy check 'tool:file:create docs/a.md'\n"
     "  paddock policy check 'tool:shell:run git push origin main' --agent main\n"
     "  paddock policy explain 'tool:file:view .env'\n"
-    "  paddock policy explain CALL-1f2e\n"
+    "  paddock policy explain CALL-1f2e3d4c5b6a7988\n"
     "  paddock policy lint\n"
     "  paddock policy test team.toml\n"
     "  paddock policy replay --policy new.toml --since 2026-01-31\n"

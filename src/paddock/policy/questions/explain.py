@@ -158,6 +158,11 @@ class Explanation(Struct, frozen=True):
         changes = tuple(replace(change, approval="") for change in self.changes)
         return replace(self, changes=changes)
 
+    def with_refused_changes(self) -> "Explanation":
+        """Of a command that ran: another rule for its line would let none of them land."""
+        said = "the command ran, and only changes were refused: edit the rules named at `refused`"
+        return replace(self, changes=(ProposedChange(said),))
+
     def surroundings(self) -> list[str]:
         misses = ((_rule_text(each.rule), each.why) for each in self.near_misses)
         lines = [f"  nearly matched: {rule}: {why}" for rule, why in misses]
@@ -255,6 +260,10 @@ class Now(Struct, frozen=True):
 
     def unasked(self) -> "Now":
         return replace(self, explanations=tuple(each.unasked() for each in self.explanations))
+
+    def with_refused_changes(self) -> "Now":
+        explained = tuple(each.with_refused_changes() for each in self.explanations)
+        return replace(self, explanations=explained)
 
     def render(self) -> str:
         if self.note:

@@ -26,6 +26,7 @@ from paddock.values.decisions import (
     RuleMatch,
 )
 from paddock.values.entries import (
+    APPROVAL_ANSWERED,
     APPROVAL_ASKED,
     HOOK_DECISION,
     TOOL_DENIED,
@@ -278,11 +279,35 @@ class KeptCall(Struct, frozen=True):
     entry: Entry
 
 
+class Waited(Struct, frozen=True):
+    """A command's changes that waited in the inbox, as one of the two calls has it."""
+
+    request: str
+    answer: str
+    by: str
+    other: str
+    """The call that landed the changes, empty if none did; of that call, the command's."""
+    is_landing: bool
+
+    @property
+    def said(self) -> str:
+        answer = f"{self.answer} by {self.by}" if self.answer else "no answer is on record"
+        if self.is_landing:
+            return f"  lands:  the changes of {self.other}, {answer} ({self.request})"
+        landed = f"; landed by {self.other}" if self.other else ""
+        return f"  waited: its changes, as {self.request}: {answer}{landed}"
+
+    def as_json(self) -> dict[str, Json]:
+        of_landing = {"made_by": self.other} if self.is_landing else {"landed_by": self.other}
+        return {"request": self.request, "answer": self.answer, "by": self.by, **of_landing}
+
+
 class RecordedCall(Struct, frozen=True):
     decided: KeptCall
     result: KeptCall | None
     asked_because: str = ""
     """The reason of the rule that asked, if the entry has the reason of the answer instead."""
+    waited: Waited | None = None
 
     @property
     def is_denied_unasked(self) -> bool:
@@ -293,6 +318,10 @@ class RecordedCall(Struct, frozen=True):
         if self.asked_because:
             return self.decided.entry.reason
         return DENIED_UNASKED if self.is_denied_unasked else ""
+
+    @property
+    def has_refused_changes(self) -> bool:
+        return self.result is not None and bool(self.result.entry.metadata.get("refused"))
 
     @property
     def is_unknown(self) -> bool:
@@ -321,6 +350,7 @@ class RecordedCall(Struct, frozen=True):
             "matched": metadata.get("matched", [] if rule is None else [rule]),
             "warnings": metadata.get("warnings", []),
             "approval": metadata.get("approval"),
+            **({} if self.waited is None else {"waited": self.waited.as_json()}),
             "agents": [agent.get("name") for agent in agents],
             "profiles": list(dict.fromkeys(str(agent.get("profile")) for agent in agents)),
             "policy_digest": metadata.get("policy_digest"),
@@ -363,6 +393,7 @@ class RecordedCall(Struct, frozen=True):
         ]
         lines += [f"  warning: {warning}" for warning in _texts(metadata.get("warnings"))]
         lines += _approval_lines(entry)
+        lines += [] if self.waited is None else [self.waited.said]
         agents = _objects(metadata.get("agents"))
         named = (f"{each.get('name')} (profile {each.get('profile')})" for each in agents)
         lines.append(f"  agents: {', '.join(named)}")
@@ -442,6 +473,49 @@ def with_question(call: RecordedCall, asked: Iterable[Entry]) -> RecordedCall:
         if (each.event_type, each.call_id, each.session_id, each.metadata.get("digest")) == wanted:
             return replace(call, asked_because=each.reason)
     return call
+
+
+LANDING_TOOL: Final = "commit_parked"
+
+
+def landed_request(entry: Entry) -> str:
+    """Return the request whose changes this call lands; empty if it is another call."""
+    # Threat: an agent's tool may have the same name; only the operator's has this source.
+    of_operator = _text(entry.metadata, "source") == OPERATOR_SOURCE
+    is_landing = of_operator and _text(entry.metadata, "tool") == LANDING_TOOL
+    return _text(_table(entry.metadata.get("arguments")), "request") if is_landing else ""
+
+
+def with_waited(
+    call: RecordedCall, answers: Iterable[Entry], landings: Iterable[Entry]
+) -> RecordedCall:
+    """Add how the changes of this call waited, or those that it landed."""
+    own = call.decided.entry
+    asked = [each for each in answers if each.event_type == APPROVAL_ANSWERED]
+    request = landed_request(own) or next(
+        (_text(e.metadata, "request") for e in asked if _waits(e, own)), ""
+    )
+    said = [each for each in asked if request and each.metadata.get("request") == request]
+    if not said:
+        return call
+    given = [each for each in said if each.metadata.get("answer") in ("granted", "refused")]
+    answer, by = (_text(given[0].metadata, name) if given else "" for name in ("answer", "by"))
+    is_landing = bool(landed_request(own))
+    other = said[0].call_id if is_landing else _landed_by(request, landings)
+    return replace(call, waited=Waited(request, answer, by, other, is_landing))
+
+
+def _waits(answer: Entry, own: Entry) -> bool:
+    is_own = (answer.call_id, answer.session_id) == (own.call_id, own.session_id)
+    return is_own and "changes" in answer.metadata
+
+
+def _landed_by(request: str, landings: Iterable[Entry]) -> str:
+    """Return the call that landed them; one that was refused landed nothing."""
+    entries = list(landings)
+    tried = {each.call_id for each in entries if landed_request(each) == request}
+    ended = (e.call_id for e in entries if e.metadata.get("status") == "ok")
+    return next((each for each in ended if each in tried), "")
 
 
 def _is_one(before: RecordedCall, entry: Entry) -> bool:

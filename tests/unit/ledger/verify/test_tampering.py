@@ -45,7 +45,7 @@ def found_by_us(ledger, *names):
 
 def found_by_other(ledger, *names):
     files = [str(ledger.folder.parent / f"kept-{name}") for name in names]
-    return [line for line, _ in other.verify_ledger(ledger.path, files)]
+    return [line for line, _ in other.verify_ledger(ledger.path, files)[0]]
 
 
 def changed(at, change):
