@@ -1,6 +1,7 @@
 """A function of this program as a tool of a model, behind a policy of this program.
 
-Offline: the model is a script. Run it in any directory:
+Offline: the model is a script. Run it in a directory whose project has no policy of its own,
+since a policy without the profile `forecaster` would judge the agent by its `standard` too:
 
     python examples/own_tool.py [DIRECTORY]
 """

@@ -9,6 +9,7 @@ from inspect import cleandoc
 from typing import Any, cast
 
 import paddock
+from paddock.runtime import program
 
 ORDER = (
     "open",
@@ -49,6 +50,11 @@ ORDER = (
     "flag",
 )
 """Every public name but the errors, as somebody meets them."""
+RETURNED = {
+    "Runtime": (program.Executed, program.EntryList, program.ListedEntry),
+    "LastingShell": (program.LastingProcess,),
+}
+"""What methods return, though no program has to import it."""
 _OURS = cast("Any", ...)
 """In place of a default that has no short form."""
 _HOMES = re.compile(r"\b(?:[a-z_]+\.)+(?=[A-Z])")
@@ -65,6 +71,8 @@ def python_page(made: str) -> Iterator[str]:
     yield "when it is first used. [The guide](../guides/embed.md) shows them at work.\n"
     for name in ORDER:
         yield from _name(name, getattr(paddock, name))
+        for each in RETURNED.get(name, ()):
+            yield from _name(each.__name__, each)
     yield "## Errors\n"
     yield "What a model can act on is the result of its call. These are raised, for whoever runs"
     yield "it; the [codes](errors.md) tell more.\n"

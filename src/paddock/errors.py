@@ -44,7 +44,7 @@
     │   ├── LedgerFullError              ledger.full
     │   ├── StorageFullError             storage.full
     │   └── InternalToolError            internal
-    ├── UsageError                       the person typing          (exit 2)
+    ├── UsageError                       who typed or called it     (exit 2)
     ├── ConfigError                      the operator               (exit 3)
     ├── IntegrityError                   the auditor; work stops    (exit 4)
     │   └── LedgerDamagedError           ledger.damaged
@@ -71,6 +71,9 @@ class PaddockError(Exception):
         self.message = message
         self.where = where
         self.hint = hint
+        if hint:
+            # Python shows a note below the message of an exception that nobody catches.
+            self.add_note(f"hint: {hint}")
 
     def render(self) -> str:
         """Return `error[code]: message`, and `where:` and `hint:` lines if they are set."""
@@ -107,7 +110,7 @@ class UnknownToolError(ToolError):
 
 
 class ToolFailedError(ToolError):
-    """A tool of the embedding program failed; its effect is not known."""
+    """A tool of the program failed; unless it raised a ToolError, its effect is not known."""
 
     code = "tool.failed"
 
@@ -341,7 +344,7 @@ class InternalToolError(ToolError):
 
 
 class UsageError(PaddockError):
-    """The command line is not valid."""
+    """The command line, or an argument of a Python call, is not valid."""
 
     code = "usage"
 

@@ -17,7 +17,7 @@ error[policy.denied]: 'tool:file:create weather.md' is denied: no rule of the pr
 "forecaster" matches "tool:file:create weather.md", so it is denied; an operator can allow it \
 in [profiles.forecaster]
 hint: no rule allows it; choose another way, or ask a person to look: paddock policy explain \
-'tool:file:create weather.md' --agent forecaster
+call_3_1
 It rains.
 """
 

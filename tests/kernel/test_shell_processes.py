@@ -538,6 +538,17 @@ def test_when_a_session_has_ended_what_it_ran_has_landed(terminal: Terminal):
     assert (read(terminal, "one"), read(terminal, "other")) == ("one\n", "other\n")
 
 
+@pytest.mark.parametrize(("given", "session"), [({}, "background"), ({"session": "s"}, "s")])
+def test_the_answer_of_a_background_names_the_session_that_reaches_it(
+    terminal: Terminal, given: dict[str, str], session: str
+):
+    result = terminal.call("run_shell", command="sleep 1000", background=True, **given)
+    assert result.content == (
+        f"{result.details['process']} runs in the background, in session {session}: give "
+        f"session={session} to reach its ports; shell_output shows what it prints"
+    )
+
+
 def test_a_background_is_told_of_in_the_list(terminal: Terminal):
     process = start(terminal, "sleep 1000", session="s")
 

@@ -20,6 +20,7 @@ from paddock.plane.environment import Environment
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import TrustRecord, find_trust_record
 from paddock.storage.locks import locked
+from paddock.text.show import quote
 from paddock.values import entries as events
 from paddock.values.calls import Json
 from paddock.values.decisions import PlaneKind
@@ -113,6 +114,32 @@ def policy_notices(project: Project) -> tuple[str, ...]:
         )
         said += project.policy.ignored
     return tuple(said)
+
+
+def profile_notices(project: Project, name: str | None) -> tuple[str, ...]:
+    """Return notices of profiles that a policy does not have, for an agent and its ancestors."""
+    _, policy, chain = project.acting(name)
+    said: list[str] = []
+    for each in chain:
+        agent, profile = quote(each.name), quote(each.profile)
+        is_here = policy.find_profile(each.profile) is not None
+        given = policy.given or policy
+        is_given = given.find_profile(each.profile) is not None
+        if not is_here and not is_given:
+            said.append(f"no policy has a profile {profile}, so 'locked' judges the agent {agent}")
+        elif not is_here or not is_given:
+            lacking = "given by the program" if is_here else _owners(project)
+            said.append(
+                f"the policy {lacking} has no profile {profile}, so its 'standard' also judges"
+                f" the agent {agent}, and the stricter answer counts"
+            )
+    return tuple(said)
+
+
+def _owners(project: Project) -> str:
+    files = {"project": project.files.project, "user": project.files.user}
+    owners = [owner for owner, file in files.items() if file is not None and file.trusted]
+    return f"of the {' and the '.join(owners)}"
 
 
 def _gate_notices(project: Project) -> tuple[str, ...]:

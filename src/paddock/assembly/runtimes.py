@@ -37,7 +37,13 @@ from paddock.assembly.project import (
     planned_lineage,
     with_given,
 )
-from paddock.assembly.project_open import open_given, policy_notices, record_given, start_of
+from paddock.assembly.project_open import (
+    open_given,
+    policy_notices,
+    profile_notices,
+    record_given,
+    start_of,
+)
 from paddock.assembly.shells import STAGING, LazyShell, ShellSetup
 from paddock.errors import PaddockError, SandboxUnavailableError, UsageError
 from paddock.ledger.query import Ledgers
@@ -254,7 +260,7 @@ def open_runtime(
             approver=asked,
             keeper=kept_by,
             record_approval=partial(record_in_governance, project),
-            caller=Caller(chain, session),
+            caller=Caller(chain, session, is_programs=_is_programs(project)),
             randomness=os.urandom,
             history=history,
             contents=KeptContents(blobs),
@@ -267,9 +273,13 @@ def open_runtime(
     return runtime
 
 
+def _is_programs(project: Project) -> bool:
+    return project.given is not None or project.agents.given is not None
+
+
 def _approvers(project: Project, approver: Approver) -> tuple[Approver, Approver]:
     """Return the approver to ask, and the one that only keeps the changes of a command."""
-    if project.given is not None or project.agents.given is not None:
+    if _is_programs(project):
         # A later answer, in another process, cannot know a program's own policy or agent.
         return approver, NoApprover()
     inbox = partial(open_inbox, project)
@@ -390,7 +400,8 @@ def open_workspace(
     """
     asked = approver_of(approver)
     project, name = with_given(open_given(path, process_environment()), policy, agent)
-    said = tuple(dict.fromkeys((*policy_notices(project), *project.notices)))
+    notices = (*policy_notices(project), *project.notices, *profile_notices(project, name))
+    said = tuple(dict.fromkeys(notices))
     return open_runtime(
         replace(project, notices=said),
         agent=name,

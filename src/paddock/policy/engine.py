@@ -270,8 +270,10 @@ class Policy(Struct, frozen=True, eq=False):
     """Added to every answer of its profiles."""
 
     @classmethod
-    def parse(cls, text: str | bytes, name: str = "policy.toml") -> "Policy":
+    def parse(cls, text: str | bytes, name: str = "(policy of the program)") -> "Policy":
         """Parse the text of a policy file, for `paddock.open`; JSON if `name` ends in `.json`.
+
+        Refusals and errors name a line as `name:line`.
 
         Raises: ConfigError, which names each mistake with its line.
         """

@@ -103,9 +103,10 @@ class CallbackApprover(Struct, frozen=True):
 
     def answer(self, request: ApprovalRequest) -> Approval:
         said, problem = _in_time(partial(self.ask, request), self.timeout_s)
-        if not problem and type(said) is not bool:
-            problem = "the approver gave no clear answer: True is yes, False is no"
-        return unavailable("callback", problem) if problem else Approval(bool(said), "callback")
+        if problem is None and type(said) is not bool:
+            unclear = "the approver gave no clear answer: True is yes, False is no"
+            problem = unavailable("callback", unclear, f"{_MEND} True or False")
+        return problem or Approval(bool(said), "callback")
 
 
 class Limited(Struct, frozen=True):
@@ -114,25 +115,33 @@ class Limited(Struct, frozen=True):
 
     def answer(self, request: ApprovalRequest) -> Approval:
         said, problem = _in_time(partial(answer_of, self.approver, request), self.timeout_s)
-        return said if isinstance(said, Approval) else unavailable("callback", problem)
+        return said if isinstance(said, Approval) else problem or unavailable("callback", "")
 
 
-def _in_time(ask: Callable[[], object], timeout_s: float) -> tuple[object, str]:
+_MEND: Final = "a person has to mend the program's approver: it must return"
+
+
+def _raised(by: str, error: Exception, answer: str) -> Approval:
+    hint = f"{_MEND} {answer}, and not raise"
+    return unavailable(by, f"the approver raised {type(error).__name__}", hint)
+
+
+def _in_time(ask: Callable[[], object], timeout_s: float) -> tuple[object, Approval | None]:
     said: list[object] = []
-    problems: list[str] = []
+    problems: list[Approval] = []
 
     def run() -> None:
         try:
             said.append(ask())
         except Exception as error:  # The embedding program's code: any exception is a refusal.
-            problems.append(f"the approver raised {type(error).__name__}")
+            problems.append(_raised("callback", error, "True or False"))
 
     asking = threading.Thread(target=run, name="paddock-approval", daemon=True)
     asking.start()
     asking.join(timeout_s)
     if asking.is_alive():
-        return None, f"no answer within {timeout_s:g} s"
-    return (said[0], "") if said else (None, "".join(problems))
+        return None, unavailable("callback", f"no answer within {timeout_s:g} s")
+    return (said[0], None) if said else (None, problems[0])
 
 
 def answer_of(approver: Approver, request: ApprovalRequest) -> Approval:
@@ -141,9 +150,10 @@ def answer_of(approver: Approver, request: ApprovalRequest) -> Approval:
     except IntegrityError:
         raise
     except Exception as error:  # The embedding program's code: any exception is a refusal.
-        return unavailable("approver", f"the approver raised {type(error).__name__}")
+        return _raised("approver", error, "an Approval")
     if not isinstance(said, Approval) or type(said.is_granted) is not bool:
-        return unavailable("approver", "the approver gave no clear answer")
+        hint = f"{_MEND} an Approval whose is_granted is True or False"
+        return unavailable("approver", "the approver gave no clear answer", hint)
     return said
 
 

@@ -33,6 +33,7 @@ from paddock.runtime.prepared import (
     FREE,
     Begun,
     Bounds,
+    Caller,
     Contents,
     Context,
     Failed,
@@ -158,7 +159,7 @@ class Dispatcher:
         begun.actions = actions = list(map(str, plan.actions))
         begun.judged = Judged(decision)
         if decision.outcome is Outcome.DENY:
-            return self._deny(begun, refusal_by(decision, call, context.caller.agent))
+            return self._deny(begun, refusal_by(decision, call, context.caller))
         if decision.outcome is Outcome.CONFINE:
             # Before the question: a call that cannot run is not asked about.
             plan, decision = self._confine(tool, plan, decision)
@@ -340,11 +341,11 @@ def refusal_by_host(error: PaddockError) -> Refusal:
     )
 
 
-def refusal_by(decision: Decision, call: ToolCall, agent: str) -> Refusal:
+def refusal_by(decision: Decision, call: ToolCall, caller: Caller) -> Refusal:
     rule = decision.rule
     if rule is None:
         said = f"{quote(decision.action)} is denied: {decision.reason}"
-        return Refusal(decision.code, said, _unmatched_hint(decision.action, call, agent))
+        return Refusal(decision.code, said, _unmatched_hint(decision.action, call, caller))
     # Threat: a cloned policy may deny, and its reason is text that an attacker wrote.
     reason = show_name(decision.reason)
     hint = f"choose another way, or ask a person to change the rule {rule.said}"
@@ -359,12 +360,12 @@ def refusal_by(decision: Decision, call: ToolCall, agent: str) -> Refusal:
     )
 
 
-def _unmatched_hint(action: str, call: ToolCall, agent: str) -> str:
+def _unmatched_hint(action: str, call: ToolCall, caller: Caller) -> str:
     import shlex  # noqa: PLC0415 - only for a refusal
 
     is_whole = action == show_name(action).strip() and len(action) <= limits.message_value_chars_max
-    if action and is_whole:
-        asked = f"{shlex.quote(action)} --agent {agent}"
+    if action and is_whole and not caller.is_programs:
+        asked = f"{shlex.quote(action)} --agent {caller.agent}"
     else:
         # An action that is long, or not one line, is looked up by the call's id.
         asked = show_name(shlex.quote(kept_name(call.id)))

@@ -250,6 +250,8 @@ class OperatorJudge(PolicyJudge):
 class Caller(Struct, frozen=True):
     chain: AgentChain
     session_id: str
+    is_programs: bool = False
+    """True if a program gave the agent or the policy: no command can judge by them later."""
 
     @property
     def agent(self) -> str:

@@ -57,7 +57,7 @@ mkdir -p -- "$2" && exec cat >"$1"
 
 
 class Executed(Struct, frozen=True):
-    """The exit and the output of a command."""
+    """The exit and the output of a command: what `Runtime.exec` returns."""
 
     exit_code: int
     """-1 after a timeout, 128 + N for signal N."""
@@ -92,6 +92,8 @@ class ListedEntry(Struct, frozen=True):
 
 
 class EntryList(Struct, frozen=True):
+    """The entries of a directory: what `Runtime.list_entries` returns."""
+
     path: str
     """Path of the directory, relative to the root and with symlinks resolved."""
     entries: tuple[ListedEntry, ...]
@@ -283,13 +285,20 @@ class LastingShell(Struct, frozen=True):
 
 
 class LastingProcess(Struct, frozen=True):
-    """A command in the background. Each method raises ToolError."""
+    """A command in the background: what `LastingShell.start` returns.
+
+    Each method returns a result as a model would get it. Raises: ToolError.
+    """
 
     runtime: "Runtime"
     id: str
+    """The name that tools take as `process`."""
 
     def read(self, *, wait_s: int = 0, offset: int | None = None) -> ToolResult:
-        """Return its output since the last read, or from the byte `offset`."""
+        """Return its output since the last read, or from the byte `offset`.
+
+        Without output yet, it waits up to `wait_s` seconds. `details["output"]` is the text.
+        """
         more: dict[str, Json] = {} if offset is None else {"offset": offset}
         return self._call("shell_output", wait_s=wait_s, **more)
 

@@ -32,7 +32,7 @@ from msgspec.structs import replace
 from paddock import limits
 from paddock.errors import InvalidArgumentsError, UnknownArgumentError
 from paddock.text.json import JSON_NAMES, json_name
-from paddock.text.show import quote, show_name
+from paddock.text.show import cut, quote, show_name, text_of
 from paddock.values.calls import Json
 
 _PLAIN: Final = (str, int, bool)  # kinds that are the exact Python types of their JSON values
@@ -241,9 +241,12 @@ class Binder(Generic[A]):
     def _missing(self, name: str) -> InvalidArgumentsError:
         declared = self.declared[name]
         if declared.may_be_empty:
-            return InvalidArgumentsError(
-                f"{name} is required", where=name, hint=f"give {name}; it may be empty"
-            )
+            hint = f"give {name} as its schema says"
+            if declared.kind in _PLAIN:
+                what = JSON_NAMES[declared.kind]
+                what = "may be empty" if declared.kind is str else f"is {what}"
+                hint = f"give {name}; it {what}"
+            return InvalidArgumentsError(f"{name} is required", where=name, hint=hint)
         if not declared.is_required:
             return InvalidArgumentsError(
                 f"{name} must not be empty", where=name, hint=f"leave {name} out, or fill it"
@@ -284,13 +287,19 @@ class PassedArguments:
 
 
 def _mistyped(name: str, declared: Argument, value: Json) -> InvalidArgumentsError:
-    shown = "" if value is None else f" {quote(value)}"
+    shown = "" if value is None else f" {_shown(value)}"
     kind = JSON_NAMES[declared.kind]
     return InvalidArgumentsError(
         f"{name} must be {kind}, not {json_name(value)}{shown}",
         where=name,
         hint=f"give {kind}" if declared.is_required else f"give {kind}, or leave {name} out",
     )
+
+
+def _shown(value: Json) -> str:
+    if isinstance(value, int | float):
+        return cut(text_of(value), limits.message_value_chars_max)
+    return quote(value)
 
 
 _AT: Final = " - at "  # `msgspec` puts it between the problem and its place
@@ -352,7 +361,7 @@ def _most_of(declared: Argument, lowered: Mapping[str, int]) -> int | None:
 def _out_of_range(name: str, low: int, high: int | None, value: int) -> InvalidArgumentsError:
     top = "" if high is None else f" and at most {high}"
     return InvalidArgumentsError(
-        f"{name} must be at least {low}{top}, not {quote(value)}",
+        f"{name} must be at least {low}{top}, not {_shown(value)}",
         where=name,
         hint=f"give a number in that range, or leave {name} out",
     )

@@ -142,7 +142,11 @@ class LineRun:
                 # No output callback: the call ends before the command prints.
                 watch = CommandWatch(network=ports.network)
                 name = shell_of(ports).start(prepared, watch).name
-                said = f"{name} runs in the background; shell_output shows what it prints"
+                session = plan.line.session
+                said = (
+                    f"{name} runs in the background, in session {session}: give session={session}"
+                    " to reach its ports; shell_output shows what it prints"
+                )
                 return ToolOutput(said, {"process": name, "running": True})
             outcome = shell_of(ports).run(prepared, _watch(ports))
         if outcome.ending is Ending.CANCELLED:

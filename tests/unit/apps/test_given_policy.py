@@ -166,7 +166,7 @@ def test_it_is_on_record_once_as_long_as_it_stays_the_same(place):
         with paddock.open(place.project, policy=policy) as opened:
             digests.append(str(opened.view("README.md").call_id))
     rows = governance(place, "POLICY_GIVEN")
-    assert [row["program"]["path"] for row in rows] == ["policy.toml", "policy.toml"]
+    assert [row["program"]["path"] for row in rows] == ["(policy of the program)"] * 2
     assert [row["policy_digest"] for row in rows] == [one.digest, other.digest]
     assert len(governance(place, "POLICY_LOADED")) == 1
 
@@ -295,6 +295,73 @@ def test_a_profile_that_nobody_has_is_locked(place):
             opened.create_file("a.md", "x")
 
 
+# Notices
+
+BESIDE = "also judges the agent 'bot', and the stricter answer counts"
+
+
+@pytest.mark.parametrize("owner", ["project", "user"])
+def test_a_profile_that_only_the_program_has_is_a_notice(place, owner):
+    if owner == "project":
+        govern(place, STANDARD)
+    else:
+        config = place.environment.user_config
+        config.parent.mkdir(parents=True, exist_ok=True)
+        config.write_text(STANDARD)
+    agent = paddock.AgentSpec("bot", profile="reader")
+    with paddock.open(place.project, policy=paddock.Policy.parse(READER), agent=agent) as opened:
+        opened.tools.add(own)
+        said = f"the policy of the {owner} has no profile 'reader', so its 'standard' {BESIDE}"
+        assert opened.notices == (said,)
+        assert opened.call("own", {"word": "a"}).refusal.code == "approval.unavailable"
+
+
+def test_a_profile_that_only_the_project_has_is_a_notice(place):
+    govern(place, READER)
+    agent = paddock.AgentSpec("bot", profile="reader")
+    with paddock.open(place.project, policy=paddock.Policy.parse(STANDARD), agent=agent) as opened:
+        said = (
+            f"the policy given by the program has no profile 'reader', so its 'standard' {BESIDE}"
+        )
+        assert opened.notices == (said,)
+
+
+@pytest.mark.parametrize("text", ["", STANDARD])
+def test_a_profile_that_both_have_is_not_a_notice(place, text):
+    if text:
+        govern(place, text + READER)
+    agent = paddock.AgentSpec("bot", profile="reader")
+    with paddock.open(place.project, policy=paddock.Policy.parse(READER), agent=agent) as opened:
+        opened.tools.add(own)
+        assert opened.notices == ()
+        assert opened.call("own", {"word": "a"}).content == "a"
+
+
+@pytest.mark.parametrize("policy", [None, paddock.Policy.parse(READER)])
+def test_a_profile_that_nobody_has_is_a_notice_and_locks_the_agent(place, policy):
+    govern(place, STANDARD)
+    agent = paddock.AgentSpec("bot", profile="nope")
+    with paddock.open(place.project, policy=policy, agent=agent) as opened:
+        assert opened.notices == (
+            "no policy has a profile 'nope', so 'locked' judges the agent 'bot'",
+        )
+        assert (
+            opened.call("create_file", {"path": "a", "content": ""}).refusal.code == "policy.denied"
+        )
+    assert not (place.project / "a").exists()
+
+
+@pytest.mark.parametrize("policy", [None, paddock.Policy.parse(STANDARD)])
+def test_the_hint_for_an_agent_of_the_program_names_the_call_which_can_be_explained(place, policy):
+    agent = paddock.AgentSpec("bot", profile="locked")
+    with paddock.open(place.project, policy=policy, agent=agent) as opened:
+        refused = opened.call("create_file", {"path": "a", "content": ""})
+    assert refused.refusal.hint.endswith(f": paddock policy explain {refused.call_id}")
+    explained = place.run("policy", "explain", refused.call_id)
+    assert explained.status == 0
+    assert "tool:file:create a" in explained.out
+
+
 # Questions
 
 
@@ -304,7 +371,7 @@ def test_check_decides_as_the_call_would_be_decided_and_makes_nothing(place):
     allowed = paddock.check("tool:file:create a", place.project)
     denied = paddock.check("tool:file:create a", place.project, policy=given)
     assert (allowed.outcome.word, denied.outcome.word) == ("allow", "deny")
-    assert (denied.rule.text, denied.rule.place) == ("/a", "policy.toml:2")
+    assert (denied.rule.text, denied.rule.place) == ("/a", "(policy of the program):2")
     assert paddock.check(paddock.Action("file", "view", ".env"), place.project).code
     assert tree(place.base) == before
     with pytest.raises(paddock.UsageError, match="names the unknown operation"):

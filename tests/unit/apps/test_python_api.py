@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import threading
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -408,6 +409,31 @@ def test_what_changed_nothing_is_not_undone(runtime, call):
     runtime.call("view", {"path": "README.md"}, call_id="viewed")
     with pytest.raises(paddock.UsageError, match="no call .* changed anything"):
         runtime.undo(call)
+
+
+def test_a_traceback_shows_the_hint_which_names_each_call_of_a_repeated_id(runtime):
+    for path in ("a", "b"):
+        runtime.call("create_file", {"path": path, "content": ""}, call_id="twice")
+    with pytest.raises(paddock.UsageError, match="twice") as caught:
+        runtime.undo("twice")
+    shown = "".join(traceback.format_exception(caught.value))
+    said = f"paddock.errors.UsageError: {caught.value.message}\nhint: {caught.value.hint}\n"
+    assert shown.endswith(said)
+    assert caught.value.hint.count("LED-") == 2
+    assert caught.value.render().count("hint:") == 1
+
+
+def test_an_approver_without_a_clear_answer_is_what_the_refusal_says_has_to_be_mended(place):
+    ask_before_deleting(place)
+    hints: list[str] = []
+    for answer in (lambda _: "yes", lambda _: {}["yes"]):
+        with paddock.open(place.project, approver=answer, agent=paddock.AgentSpec("bot")) as opened:
+            refused = opened.call("delete_file", {"path": "README.md"}).refusal
+        assert refused.code == "approval.unavailable"
+        hints.append(refused.hint)
+    mend = "a person has to mend the program's approver: it must return True or False"
+    assert hints == [mend, f"{mend}, and not raise"]
+    assert (place.project / "README.md").exists()
 
 
 @pytest.mark.parametrize("profile", ["standard", "locked"])

@@ -60,7 +60,7 @@ def test_a_failure_that_stays_is_raised_with_how_often_it_was_tried():
     model = ScriptedModel([ScriptedFailure(FailureKind.OVERLOADED, "busy", 529)] * 4)
     waits = Waits()
 
-    with model, pytest.raises(ProviderError, match=r"^busy \(tried 4 times\)$") as caught:
+    with model, pytest.raises(ProviderError, match=r"(?m)^busy \(tried 4 times\)$") as caught:
         gateway(model, waits).route(asking())
 
     assert (caught.value.kind, caught.value.status, len(waits.seconds)) == (

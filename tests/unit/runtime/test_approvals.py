@@ -59,6 +59,7 @@ def test_anything_but_true_or_false_is_a_no_and_says_so(said: object) -> None:
         "callback",
         "approval.unavailable",
         "the approver gave no clear answer: True is yes, False is no",
+        hint="a person has to mend the program's approver: it must return True or False",
     )
 
 
@@ -67,7 +68,12 @@ def test_a_callback_that_raises_is_a_no() -> None:
         raise RuntimeError(request.tool)
 
     assert CallbackApprover(ask).answer(REQUEST) == Approval(
-        False, "callback", "approval.unavailable", "the approver raised RuntimeError"
+        False,
+        "callback",
+        "approval.unavailable",
+        "the approver raised RuntimeError",
+        hint="a person has to mend the program's approver: "
+        "it must return True or False, and not raise",
     )
 
 

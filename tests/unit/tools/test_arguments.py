@@ -7,10 +7,12 @@ import pytest
 
 from paddock.errors import InvalidArgumentsError, UnknownArgumentError
 from paddock.tools.arguments import (
+    Argument,
     ArgumentType,
     Binder,
     clamped_integer,
     flag,
+    made_type,
     needed_text,
     optional_integer,
     optional_text,
@@ -53,8 +55,23 @@ def test_texts_that_must_not_be_empty_are_named_together(missing: str) -> None:
 
 
 def test_a_missing_text_that_may_be_empty_is_named() -> None:
-    with pytest.raises(InvalidArgumentsError, match="^new is required$"):
+    with pytest.raises(InvalidArgumentsError, match="(?m)^new is required$"):
         BINDER.bind({"path": "a", "old": "b"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "hint"),
+    [
+        (str, "give it; it may be empty"),
+        (int, "give it; it is an integer"),
+        (bool, "give it; it is a boolean"),
+        (list[str], "give it as its schema says"),
+    ],
+)
+def test_the_hint_of_a_missing_argument_says_what_it_is(kind: type, hint: str) -> None:
+    with pytest.raises(InvalidArgumentsError) as caught:
+        Binder(made_type("One", {"it": Argument(kind, "It.")})).bind({})
+    assert (caught.value.message, caught.value.hint) == ("it is required", hint)
 
 
 def test_an_unknown_argument_is_named_with_what_there_is() -> None:
@@ -68,14 +85,14 @@ def test_an_unknown_argument_is_named_with_what_there_is() -> None:
     ("name", "value", "said"),
     [
         ("whole", "false", "whole must be a boolean, not a string 'false'"),
-        ("whole", 0, "whole must be a boolean, not an integer '0'"),
+        ("whole", 0, "whole must be a boolean, not an integer 0"),
         ("path", None, "path must be a string, not null"),
         ("path", ["a"], "path must be a string, not an array '['a']'"),
         ("offset", "abc", "offset must be an integer, not a string 'abc'"),
         ("offset", "7", "offset must be an integer, not a string '7'"),
-        ("offset", True, "offset must be an integer, not a boolean 'True'"),
-        ("offset", 1.0, "offset must be an integer, not a number '1.0'"),
-        ("offset", 0, "offset must be at least 1, not '0'"),
+        ("offset", True, "offset must be an integer, not a boolean True"),
+        ("offset", 1.0, "offset must be an integer, not a number 1.0"),
+        ("offset", 0, "offset must be at least 1, not 0"),
         ("note", "", "note must not be empty"),
         ("path", "\ud800", "path has half of a surrogate pair at position 0"),
     ],

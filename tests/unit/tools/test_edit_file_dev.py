@@ -92,7 +92,7 @@ def test_a_name_with_braces_is_only_a_name(desk):
 
 def test_what_cannot_be_edited_says_why(desk):
     desk.write("bin", b"a\0b")
-    with pytest.raises(PathNotFoundError, match="^file not found$") as caught:
+    with pytest.raises(PathNotFoundError, match="(?m)^file not found$") as caught:
         desk.run("edit_file_dev", path="nope", old_string="a", new_string="b")
     assert caught.value.hint == "'nope' does not exist"
     with pytest.raises(BinaryFileError):

@@ -96,7 +96,7 @@ def test_a_limit_out_of_range_is_an_error(desk, limit):
 
 
 def test_a_missing_pattern_is_an_error(desk):
-    with pytest.raises(InvalidArgumentsError, match="^pattern is required$"):
+    with pytest.raises(InvalidArgumentsError, match="(?m)^pattern is required$"):
         desk.plan("find", pattern="")
 
 

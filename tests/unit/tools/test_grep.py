@@ -112,7 +112,7 @@ def test_a_number_out_of_range_is_an_error_that_names_the_field(desk, name, valu
 
 def test_a_missing_or_empty_pattern_is_an_error(desk):
     for arguments in ({}, {"pattern": ""}):
-        with pytest.raises(InvalidArgumentsError, match="^pattern is required$"):
+        with pytest.raises(InvalidArgumentsError, match="(?m)^pattern is required$"):
             desk.plan("grep", **arguments)
 
 
@@ -583,7 +583,7 @@ def test_a_directory_that_may_not_be_entered_is_refused_as_not_readable(desk, mo
 
     def search():
         words = "^cannot (read|list) 'shut': not readable by this user$"
-        with pytest.raises(PathError, match=words) as refusal:
+        with pytest.raises(PathError, match=f"(?m){words}") as refusal:
             desk.run("grep", pattern=pattern, path="shut")
         assert refusal.value.code == "path.invalid"
         found = rows(desk, pattern=pattern, path="open")
@@ -603,7 +603,9 @@ def test_a_root_that_may_be_listed_alone_is_refused_as_not_readable(desk):
 
     def search():
         for tool in ("grep", "grep_dev"):
-            with pytest.raises(PathError, match=r"^cannot read '\.': not readable by this user$"):
+            with pytest.raises(
+                PathError, match=r"(?m)^cannot read '\.': not readable by this user$"
+            ):
                 desk.run(tool, pattern="n[e]+dle")
 
     try:
@@ -666,7 +668,7 @@ class Cancelled:
 def test_a_search_that_is_cancelled_ends_without_an_answer(desk, name):
     desk.write("a", b"needle\n")
     plan = desk.plan(name, pattern="n[e]*dle")
-    with pytest.raises(StoppedCallError, match="^the call was cancelled$"):
+    with pytest.raises(StoppedCallError, match="(?m)^the call was cancelled$"):
         desk.tool(name).handler.run(plan, replace(desk.ports, cancel=Cancelled()))
 
 

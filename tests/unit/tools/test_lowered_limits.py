@@ -78,7 +78,7 @@ def test_a_number_is_no_larger_than_the_policy_has_it_and_that_is_said(name):
 def test_a_number_that_was_given_and_is_too_large_is_refused_with_the_policys_number(name):
     tool, given = REFUSED[name]
     binder = TOOLS[tool].binder
-    with pytest.raises(InvalidArgumentsError, match="and at most 2, not '3'"):
+    with pytest.raises(InvalidArgumentsError, match="and at most 2, not 3"):
         binder.bind(given, LoweredLimits(**{name: 2}).lowered())
     assert binder.bind(given)[1] == {}
 
