@@ -146,6 +146,19 @@ def test_a_request_that_no_rule_allows_does_not_reach_the_host(said, line: str, 
     assert said("curl -sS https://api.example.org/issues/2")["stdout"] == "GET /issues/2 None\n"
 
 
+def test_a_server_that_fails_is_not_said_to_be_policy(
+    said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    other = certify("api.example.org", tmp_path / "other.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(other))
+    failed = said("curl -sSf https://api.example.org/issues/1")
+
+    (refused,) = failed["network"]["refused"]
+    assert refused["why"].startswith("net.server_failed: api.example.org ")
+    assert (failed["exit_code"] != 0, failed.get("fence")) == (True, None)
+    assert said.server.seen == []
+
+
 def test_a_credential_opens_nothing_by_itself(said):
     said.yard.govern(
         POLICY.replace("tool:net:request GET api", "tool:net:connect api").replace(

@@ -40,6 +40,7 @@ Terms = tuple[tuple[Network, ...], NetworkJudge]
 """The non-public addresses that a name may resolve to, and the judge of the address itself."""
 Resolve = Callable[[str, int], Awaitable[list[Address]]]
 
+SERVER_FAILED: Final = "net.server_failed"
 _FOUND: Final = "network.packages"
 """The source of rules that the package clients' indexes gave: nobody can write into them."""
 _HOSTS_FILE: Final = Path("/etc/hosts")

@@ -31,7 +31,7 @@ from paddock.network.credentials import (
     replace_in_header,
     replace_texts,
 )
-from paddock.network.egress import reset
+from paddock.network.egress import SERVER_FAILED, reset
 from paddock.text.show import quote
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ _LINGER_S: Final = 2.0
 _VALID: Final = timedelta(days=30)
 
 _REFUSED: Final = "net.request_refused"
-_FAILED: Final = "net.server_failed"
 
 _HOP: Final = frozenset(
     b"connection keep-alive proxy-connection proxy-authorization proxy-authenticate te trailer "
@@ -294,7 +293,7 @@ async def serve_requests(
     except _Lost as lost:
         reset(client_socket)  # Threat: a cut answer would count as complete.
         if lost.peer is not client:
-            gate.refused(_FAILED, f"{host} {lost.said}")
+            gate.refused(SERVER_FAILED, f"{host} {lost.said}")
         elif "UNKNOWN_CA" in lost.said or "CERTIFICATE" in lost.said:
             said = f"the program does not trust Paddock's certificate: it {lost.said}"
             gate.refused("net.certificate_unknown", said)
@@ -368,7 +367,7 @@ class _Service:
             await self._exchange(server, pairs)
         except _Lost as lost:
             if lost.peer is server and self._client.http.our_state is h11.SEND_RESPONSE:
-                raise _Refused(502, f"{self._host} {lost.said}", _FAILED) from None
+                raise _Refused(502, f"{self._host} {lost.said}", SERVER_FAILED) from None
             raise
         if server.http.states == _BOTH_DONE:
             server.http.start_next_cycle()
@@ -386,7 +385,7 @@ class _Service:
         try:
             await self._server.shake_hands(self._head_s)
         except _Lost as lost:
-            raise _Refused(502, f"{self._host} {lost.said}", _FAILED) from None
+            raise _Refused(502, f"{self._host} {lost.said}", SERVER_FAILED) from None
         return self._server
 
     def hang_up(self) -> None:

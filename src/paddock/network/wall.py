@@ -30,7 +30,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from paddock.errors import PaddockError
 from paddock.network.decisions import Decisions, NetworkTerms, rule_of
-from paddock.network.egress import Egress, EgressError, FaultError, Relay, reset, until_ready
+from paddock.network.egress import (
+    SERVER_FAILED,
+    Egress,
+    EgressError,
+    FaultError,
+    Relay,
+    reset,
+    until_ready,
+)
 from paddock.network.names import NameServer, SyntheticNames
 from paddock.network.sniff import greeting_of
 from paddock.policy.network import Reach
@@ -529,4 +537,5 @@ class RequestGate:
 
     def refused(self, code: str, said: str) -> None:
         """Record a request that failed, or was refused without a rule."""
-        self._wall.note(self._host, self._port, f"{code}: {said}")
+        remedy = "" if code == SERVER_FAILED else SHOW_NETWORK
+        self._wall.note(self._host, self._port, f"{code}: {said}", remedy)
