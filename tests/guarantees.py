@@ -677,6 +677,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             ),
             mutants=(
                 "confine-softens-a-question.toml",
+                "a-stricter-word-unconfines.toml",
                 "any-variable-is-set.toml",
                 "approved-line-is-any-line.toml",
                 "confinement-counts-on-any-host.toml",
@@ -724,9 +725,14 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             ),
         ),
         "G49": Guarantee(
-            tests=("tests/kernel/test_shell_sessions.py", "tests/kernel/test_shell_processes.py"),
+            tests=(
+                "tests/kernel/test_shell_sessions.py",
+                "tests/kernel/test_shell_processes.py",
+                "tests/kernel/test_native_shells.py",
+            ),
             mutants=(
                 "snapshots-are-not-judged.toml",
+                "session-lines-keep-their-answer.toml",
                 "loaders-variables-are-kept.toml",
                 "secrets-are-shown-late.toml",
                 "own-changes-are-overwritten.toml",
