@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # Text that the parser reads as one token, however long it is.
 _OPAQUE: Final = lazy_pattern(
     r"""\\.
-      | "\$\(cat[ ]<<'(?P<said>\w+)'\n(?:(?!(?P=said)\n)[^\n]*\n)*+(?P=said)\n\)"
+      | "\$\(cat[ ]<<'(?P<said>\w+)'\n(?:(?!(?P=said)\n)[^\n]*\n)*(?P=said)\n\)"
       | <<-?+[ \t]*+(?P<quote>['"]?+)(?P<mark>\w++)(?P=quote)
       | '[^']*'
       | "(?:[^"\\]|\\.)*"

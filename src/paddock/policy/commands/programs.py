@@ -412,25 +412,32 @@ VALUED: Final = {
 A letter that is a flag in some subcommand is not listed."""
 
 # Threat: sed commands other than those listed: e, w, W, r, R, the flags e and w, script files.
-# Possessive throughout: a hostile script must not make the search backtrack.
+# A hostile script must not make the search backtrack: no alternative begins like another. A
+# group that looks ahead at END is not possessive: Python before 3.11.5 matches that wrongly.
 _BRACKETS: Final = r"\[\^?+\]?+(?:\[[:.=][^\]\n]*+\]|[^\]\n])*+\]"
-_REGEX: Final = rf"(?:\\.|{_BRACKETS}|(?!END)[^\\\[\n])*+END"
-_MADE: Final = r"(?:\\.|(?!END)[^\\\n])*+END"
-_SED: Final = lazy_pattern(
-    rf"(?:[\s{{}};!,+~\d$=dDgGhHnNpPqQlLxzF]|#[^\n]*+|/{_REGEX.replace('END', '/')}I?+"
-    r"|[bTt:][ \t]*+[^\s;}]*+|[aic](?:\\.|[^\\\n])*+"
+_REGEX: Final = rf"(?:\\.|{_BRACKETS}|(?!END)[^\\\[\n])*END"
+_MADE: Final = r"(?:\\.|(?!END)[^\\\n])*END"
+_SED_COMMAND: Final = lazy_pattern(
+    rf"[\s{{}};!,+~\d$=dDgGhHnNpPqQlLxzF]|#[^\n]*+|/{_REGEX.replace('END', '/')}I?+"
+    r"|[bTt:][ \t]*+[^\s;}]*+|[aic](?:\\.|[^\\\n])*"
     r"|s([^\\\n\w\[])" + (_REGEX + _MADE).replace("END", r"\1") + r"[gpiImM\d]*+"
-    r"|y([^\\\n\w\[])" + (_MADE + _MADE).replace("END", r"\2") + ")*+",
+    r"|y([^\\\n\w\[])" + (_MADE + _MADE).replace("END", r"\2"),
     re.DOTALL,
 )
-"""Scripts that only print: no `w`, `r` or `e`."""
+"""A command that only prints: no `w`, `r` or `e`."""
 _AWK_DANGER: Final = lazy_pattern(
     r"\bsystem\b|(?<!\|)\|(?!\|)|\|\|\||>(?!=)|getline|@|\bclose\b|\bfflush\b"
 )
 
 
 def is_plain_sed(script: str) -> bool:
-    return _SED.fullmatch(script) is not None
+    at = 0
+    while at < len(script):
+        found = _SED_COMMAND.match(script, at)
+        if found is None:
+            return False
+        at = found.end()
+    return True
 
 
 def is_plain_awk(program: str) -> bool:

@@ -65,7 +65,7 @@ _IN_DOUBLE: Final = lazy_pattern(r'\\([$`"\\])|\\\n', re.DOTALL)
 _RUN_TIME: Final = lazy_pattern(r"[$`]|[<>]\(")
 _CONSTANT: Final = lazy_pattern(
     r"""\"\$\(cat[ ]<<(?P<quote>['"]?)(?P<mark>\w+)(?P=quote)\n
-        (?P<body>(?:(?!(?P=mark)\n)[^\n]*\n)*+)(?P=mark)\n[ ]*\)\"
+        (?P<body>(?:(?!(?P=mark)\n)[^\n]*\n)*)(?P=mark)\n[ ]*\)\"
     """,
     re.VERBOSE | re.ASCII,
 )
