@@ -83,7 +83,7 @@ def test_another_session_and_no_session_have_nothing_of_it(terminal: Terminal):
 def test_a_session_that_is_reset_begins_anew(terminal: Terminal):
     terminal.run("cd sub; export A=1; touch /tmp/x", session="s")
 
-    found = terminal.run('echo "${A-unset}"; ls /tmp | grep -c x', session="s", reset=True)
+    found = terminal.run('echo "${A-unset}"; ls /tmp | grep -cx x', session="s", reset=True)
 
     assert found["stdout"] == "unset\n0\n"
 
