@@ -188,7 +188,7 @@ def _why_denied(
 def _remedy(
     address: Address, host: str, port: int, terms: Sequence[Terms], own: tuple[Network, ...]
 ) -> str:
-    """Say what to write into the name's rule, if that lets it lead to the address."""
+    """Say what to add to the name's rule, if that lets it resolve to the address."""
     is_denied = any(judge.find_denial(address, port) for _, judge in terms)
     rule = next((judge.connect(host, port).rule for _, judge in terms), None)
     if is_denied or judge_address(address, (ip_network(address),), own):

@@ -93,6 +93,7 @@ _RECORD_DIRECTORY: Final = f"trap 'command pwd -P >|{os.fsdecode(ENDED_IN)} 2>/d
 _ATTEMPTS_MAX: Final = 3
 _BACKGROUND_S: Final = 86_400.0
 """The time limit of a command in the background."""
+_DIFF_ASKS: Final = 'a person has to approve the changes of a command ([shell] approve = "diff")'
 _NOT_KEPT: Final = (
     "the session is as it was before this command: its shell saved no state, because it was "
     "replaced (exec) or set another EXIT trap, or its functions and variables have more than "
@@ -215,11 +216,12 @@ class SandboxShell:
                 if prepared.plan.commit == "none":
                     outcome = replace(outcome, discarded=command.count)
                     return self._explainer.amend(outcome, prepared, command.end)
-                # A change that a rule asks about waits as well, alone or beside others.
+                # Threat: with `asks`, a change that a rule asks about counts as granted, so it has
+                # to wait, alone or beside others.
                 asks = prepared.is_confined and self.asks_about_diff(prepared)
                 settled = command.settle(grants_asks=asks)
-                why = self._find_wait(prepared, command, settled)
-                if why:
+                why = _DIFF_ASKS if asks else self._find_excess(prepared, command, settled)
+                if why and any(each.lands for each in settled):
                     kept = HeldCommand(prepared, command, outcome, self._explainer)
                     count = sum(each.lands for each in settled)
                     held.pop_all()
@@ -227,15 +229,12 @@ class SandboxShell:
             outcome = with_committed(outcome, command.commit(settled))
             return self._explainer.amend(outcome, prepared, command.end)
 
-    def _find_wait(
+    def _find_excess(
         self, prepared: PreparedLine, command: StagedCommand, settled: tuple[Settled, ...]
     ) -> str:
-        if not prepared.is_confined or not any(each.lands for each in settled):
+        if not prepared.is_confined:
             return ""
-        if self.asks_about_diff(prepared):
-            return 'a person has to approve the changes of a command ([shell] approve = "diff")'
-        policy = self._context.place.policy
-        most = shell_for(policy, self._context.chain).confine_max
+        most = shell_for(self._context.place.policy, self._context.chain).confine_max
         return command.find_excess(settled, most)
 
     def stage(self, prepared: PreparedLine, watch: CommandWatch = UNWATCHED) -> HeldCommand:
