@@ -574,9 +574,10 @@ def write_a_setting_of_namespaces(world):
 
 
 @as_root
-def ask_for_memory_to_be_dropped(world):
-    """Of what root may write in /proc, the one that hurts nobody."""
-    Path("/proc/sys/vm/compact_memory").write_text("1")
+def set_a_value_of_the_kernel(world):
+    """To what it is: only the right to do it is asked for."""
+    setting = Path("/proc/sys/vm/swappiness")
+    setting.write_text(setting.read_text())
     return True
 
 
