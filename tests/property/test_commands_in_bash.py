@@ -43,6 +43,32 @@ LINES = st.builds(
     st.lists(st.sampled_from(PIECES), min_size=2, max_size=12),
     st.sampled_from(("", " ")),
 )
+HOSTILE = "'a[$(mark)]'"
+COUNTERS = (
+    *("i=0", "i=7", "i=", "j=1", "i+=2", "i=$((i+1))", "i=$((j))", 'i="$((i + j))"', "i=$#"),
+    *(f"i={HOSTILE}", f"j={HOSTILE}", f"i+={HOSTILE}", f"i[0]={HOSTILE}", f"i=({HOSTILE})", "i=$j"),
+    *(f"read i <<< {HOSTILE}", f"read -r {{h..j}} <<< {HOSTILE}", f"read -r ? <<< {HOSTILE}"),
+    *(f"printf -v i %s {HOSTILE}", f"declare i={HOSTILE}", f"export i={HOSTILE}", "export i=1"),
+    *(f"mapfile -t i <<< {HOSTILE}", "declare -n i=j", "unset i", f"echo ${{i:={HOSTILE}}}"),
+    *("echo $((i))", "echo $((i+1))", "echo $(( $i ))", "echo $((j$i))", "echo ${a[i]}", "((i++))"),
+    *("[[ $i -lt 3 ]]", "[[ i -lt 3 ]]", "[ $i -lt 3 ]", "((j = i))", "echo ${a[$i]}", "a[i]=1"),
+    *("for i in 1 2; do :; done", f"for i in {HOSTILE}; do echo $((i)); done", "x=read", ": > i"),
+    *(
+        f"$x i <<< {HOSTILE}",
+        "for ((i = 0; i < 2; i++)); do :; done",
+        "for i in {1..3}; do :; done",
+    ),
+    *(f"f() {{ i={HOSTILE}; }}", "f", f"trap 'i={HOSTILE[1:-1]}' DEBUG", "set -e", "set -- 1 2"),
+    *("bash -c 'false && i=0; echo $((i))'", f"eval i=\\{HOSTILE}", "getopts i: i", "let i=0"),
+)
+COUNTING = st.builds(
+    lambda pairs: "".join(f"{piece}{sign}" for piece, sign in pairs) + ":",
+    st.lists(
+        st.tuples(st.sampled_from(COUNTERS), st.sampled_from(("; ", " && ", " || ", "\n"))),
+        min_size=2,
+        max_size=7,
+    ),
+)
 
 
 def is_allowed(text: str) -> bool:
@@ -99,6 +125,14 @@ def test_the_mark_tells_what_bash_starts(desk: Path, text: str, wanted: bool):
 @settings(max_examples=1500)
 def test_what_an_allow_covers_starts_nothing_else(desk: Path, text: str):
     if is_allowed(text):
+        assert not marks(desk, text)
+
+
+@given(text=COUNTING)
+@example(text="i=0; i=1; echo $((i))")
+@settings(max_examples=1500)
+def test_a_deny_sees_what_arithmetic_starts(desk: Path, text: str):
+    if "mark" in text and not is_seen(text):
         assert not marks(desk, text)
 
 

@@ -6,7 +6,7 @@ profile; the stricter of both answers decides.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import dropwhile
 from typing import TYPE_CHECKING, Final
@@ -281,28 +281,37 @@ class LineJudge:
     def findings(self, profile: CompiledProfile) -> Iterator[Finding]:
         for _, verdict in self.verdicts(profile):
             yield from verdict.findings()
-        for rule, reason in self._find_possible(profile):
-            asked = RuleMatch(Outcome.ASK, reason, BUILT_IN, BUILT_IN, 0, reason)
+        outcome, rule, reasons = self._find_possible(profile)
+        if rule is None:
+            return
+        for reason in reasons:
+            possible = RuleMatch(outcome, reason, BUILT_IN, BUILT_IN, 0, reason)
             named = f"{quote_toml(rule.pattern.text)} ({rule.place})"
-            said = f"{profile.title}{reason}, so {named} could match"
-            yield Finding(Outcome.ASK, asked, said, 0)
+            yield Finding(outcome, possible, f"{profile.title}{reason}, so {named} could match", 0)
 
-    def _find_possible(self, profile: CompiledProfile) -> list[tuple[Rule, str]]:
-        """Threat: `g=git; $g push` under an allow of any command and a deny of `git push *`."""
-        for rule in profile.rules:
-            pattern = rule.command
-            if pattern is None or pattern.is_any:
-                continue
-            if rule.outcome < Outcome.ASK and rule.network is None:
-                continue
+    def _find_possible(
+        self, profile: CompiledProfile
+    ) -> tuple[Outcome, Rule | None, Sequence[str]]:
+        """Threat: `g=git; $g push` under an allow of any command and a deny of `git push *`.
+
+        A file that runs under another name (`source`, `PATH=`) can do what any script can, which
+        no rule sees: such a line is not asked about, but only runs where the sandbox holds it.
+        """
+        guarding = [
+            (rule, rule.command)
+            for rule in profile.rules
+            if rule.command is not None and not rule.command.is_any
+            if rule.outcome >= Outcome.ASK or rule.network is not None
+        ]
+        for rule, pattern in guarding:
             if self.reasons and (
                 self._line.may_be_any or any(map(pattern.may_come_to_match, self._line.commands))
             ):
-                return [(rule, reason) for reason in self.reasons]
+                return Outcome.ASK, rule, self.reasons
             starting = next(filter(pattern.may_be_started, self._line.commands), None)
             if starting is not None:
-                return [(rule, f"{quote_toml(starting.program)} {MAY_START}")]
-        return []
+                return Outcome.ASK, rule, [f"{quote_toml(starting.program)} {MAY_START}"]
+        return Outcome.CONFINE, guarding[0][0] if guarding else None, self._line.hiding
 
     def written(self) -> list[Action]:
         return [write for write in self.writes() if isinstance(write, Action)]

@@ -27,6 +27,29 @@ def outcome(line: str, profile: str) -> str:
 
 
 LINES = r"""
+source .venv/bin/activate && pytest -q
+. venv/bin/activate; pip install -e .
+source ./env.sh && make
+PYTHONPATH=src python -m pytest
+PYTHONPATH=src:. pytest -q tests
+env PYTHONPATH=src python x.py
+PYTEST_ADDOPTS=-q pytest
+PIP_NO_INPUT=1 pip install -r requirements.txt
+PATH=$PWD/node_modules/.bin:$PATH tsc --noEmit
+export PATH="$HOME/.cargo/bin:$PATH"; cargo test
+CARGO_TARGET_DIR=/tmp/target cargo build
+MAKEFLAGS=-j4 make
+i=0; i=$((i+1)); echo "$i"
+i=0; while [ $i -lt 3 ]; do echo "try $i"; i=$((i + 1)); done
+i=0; until curl -sf localhost:8000 || [ "$i" -ge 30 ]; do sleep 1; i=$((i+1)); done
+n=0; while [[ $n -lt 5 ]]; do n=$((n+1)); done
+count=0; while read -r l; do count=$((count+1)); done < f; echo "count: $count"
+for i in 1 2 3; do echo $((i*2)); done
+for i in {1..10}; do curl -s "localhost:8000/?page=$((i - 1))"; done
+for ((i=0; i<3; i++)); do echo "$i"; done
+total=0; for f in *.log; do total=$(( total + 1 )); done; printf '%s\n' "$total"
+set -e; i=0; (( i += 1 )); echo $i
+arr=(a b c); i=0; echo "${arr[$i]}"
 set -euo pipefail; pytest -q
 set -euo pipefail
 set -x; make test; set +x
@@ -542,11 +565,46 @@ GIT_EDITOR=mark git commit
 GIT_EDITOR='true; mark' git commit
 GIT_AUTHOR_NAME=$(mark) git commit
 GIT_AUTHOR_NAME=x GIT_SSH_COMMAND=mark git fetch
+PIP_EDITOR=mark pip config edit
+CARGO_TARGET_DIR=$(mark) cargo build
+MAKEFLAGS='-j4 --eval=$(shell mark)' make
+HOME=. git status
 NODE_OPTIONS='--max-old-space-size=1 --require ./x' npm test
 PAGER='cat; mark' git log
 export EDITOR=mark; git commit
-PATH=. ls
-PATH=.
+i='a[$(mark)]'; echo $((i))
+false && i=0; i='a[$(mark)]'; echo $((i))
+i=0; i+='a[$(mark)]'; echo $((i))
+i=0; read i <<< 'a[$(mark)]'; echo $((i))
+i=0; read -r {h..j} <<< 'a[$(mark)]'; echo $((i))
+i=0; read -r ? <<< 'a[$(mark)]'; echo $((i))
+i=0; r\ead i <<< 'a[$(mark)]'; echo $((i))
+i=0; x=read; $x i <<< 'a[$(mark)]'; echo $((i))
+i=0; command read i <<< 'a[$(mark)]'; echo $((i))
+i=0; time read i <<< 'a[$(mark)]'; echo $((i))
+i=0; printf -v i '%s' 'a[$(mark)]'; echo $((i))
+i=0; mapfile -t i <<< 'a[$(mark)]'; echo $((i))
+i=0; declare -n i=x; x='a[$(mark)]'; echo $((i))
+i=0; for i in 'a[$(mark)]'; do echo $((i)); done
+i=0; for i in $x; do echo $((i)); done
+i=0; echo ${i:='a[$(mark)]'} $((i))
+i=0; unset i; echo ${i='a[$(mark)]'} $((i))
+i=0; j='a[$(mark)]'; i=$j; echo $((i))
+i=0; j='a[$(mark)]'; echo $((i+j))
+i=0; ab='a[$(mark)]'; echo $((a$i + ab))
+i=1; a1='a[$(mark)]'; echo $((a$i))
+i=1; a1='a[$(mark)]'; echo $((a${i}))
+i=0; i[0]='a[$(mark)]'; echo $((i))
+i=0; i=('a[$(mark)]'); echo $((i))
+i=0; trap 'i="a[\$(mark)]"' DEBUG; echo $((i))
+i=0; f() { i='a[$(mark)]'; }; f; echo $((i))
+i=0; . ./f; echo $((i))
+i=0; eval "$(cat f)"; echo $((i))
+i=0; getopts i: i; echo $((i))
+export i='a[$(mark)]'; bash -c 'false && i=0; echo $((i))'
+i='a[$(mark)]'; false && i=0; [[ $i -eq 0 ]]
+i='a[$(mark)]'; for ((; i < 3; i++)); do echo; done
+for ((i = $(mark); i < 3; i++)); do echo; done
 """
 DOCUMENT_ATTACKS = (
     "cat <<E\n\\`mark\\` `mark`\nE",

@@ -114,8 +114,10 @@ network = "host"
         "echo 'unclosed",
         "$(echo git) push",
         'sh -c "$x"',
-        ". ./setup",
-        "PATH=.:$PATH ls",
+        ". /dev/stdin",
+        ". <(cat f)",
+        'source "$f"',
+        "BASH_ENV=f bash g",
         "cat f | sh",
         "xargs -I{} {} push",
         "git $sub",
@@ -128,6 +130,17 @@ network = "host"
 def test_what_could_be_a_denied_command_is_asked_about(line: str) -> None:
     decision = decide(GUARDED, (Agent("main", "guarded"),), (run(line),))
     assert decision.outcome >= Outcome.ASK
+
+
+@pytest.mark.parametrize(
+    "line", [". ./setup", "source .venv/bin/activate && ls", "PATH=.:$PATH ls", "PYTHONPATH=. ls"]
+)
+def test_a_file_under_the_name_of_a_program_runs_where_the_sandbox_holds_it(line: str) -> None:
+    # As any script does, whose commands no rule sees; where nothing guards, nothing is different.
+    decision = decide(GUARDED, (Agent("main", "guarded"),), (run(line),))
+    assert decision.outcome is Outcome.CONFINE
+    assert decision.reason.endswith('so "tool:shell:run git push *" (paddock.toml:4) could match')
+    assert outcome(line, "open") == "allow"
     assert outcome(line, "open", GUARDED) == "allow"
 
 

@@ -19,6 +19,8 @@ from paddock.pattern import lazy_pattern
 from paddock.policy.commands.pattern import find_directory, is_neutral
 from paddock.policy.commands.programs import HARMLESS, change_by
 from paddock.policy.commands.unwrap import (
+    ENVIRONMENT,
+    LOOKING_UP,
     STARTING_ENVIRONMENT,
     SeenCommand,
     rough_commands,
@@ -127,6 +129,7 @@ class _Line(Struct):
     moves: list[str] = []
     bound: str = ""
     may_be_any: bool = False
+    hiding: dict[str, None] = {}
     has_statement: bool = False
 
 
@@ -183,6 +186,7 @@ def parse_line(text: str) -> CommandLine:
         tuple(line.run_time),
         tuple(line.problems),
         line.may_be_any or bool(line.problems),
+        tuple(line.hiding),
         tuple(line.reads),
         line.bound,
         tuple(line.moves[:MOVES_MAX]),
@@ -207,14 +211,19 @@ def _gather(line: _Line, text: str, depth: int, within: _Command | None = None) 
         return
     found = _walk(text)
     raws = found.commands
+    # Only the outermost shell begins without variables of this line.
+    doubts = found.numbers.doubts([raw.words for raw in raws])
+    doubts = found.numbers.all_doubts() if depth else doubts
+    found.run_time |= dict.fromkeys(doubts)
     line.run_time |= found.run_time
     line.changes |= found.changes
     line.has_statement |= found.has_statement
     line.writes |= dict.fromkeys(found.writes)
     line.reads |= dict.fromkeys(found.reads)
-    if any(STARTING_ENVIRONMENT.match(assignment) for assignment in found.assigned):
-        line.run_time["the environment decides which program runs"] = None
-        line.may_be_any = True
+    for assignment in filter(STARTING_ENVIRONMENT.match, found.assigned):
+        line.run_time[ENVIRONMENT] = None
+        line.may_be_any |= not LOOKING_UP.match(assignment)
+        line.hiding[ENVIRONMENT] = None
     line.may_be_any |= not EVALUATED.isdisjoint(found.run_time)
     if found.problems:
         line.problems |= found.problems
@@ -281,6 +290,7 @@ def _add(line: _Line, raw: RawCommand, depth: int, within: _Command | None) -> N
         line.found.append(here)
     line.run_time |= seen.run_time
     line.may_be_any |= seen.may_be_any
+    line.hiding |= seen.hiding
     directory = find_directory(words)
     if directory:
         line.moves.append(directory)

@@ -34,7 +34,8 @@ TAME: Final = (
     r"(?:GIT_(?:AUTHOR|COMMITTER)_\w+=.*|GIT_TERMINAL_PROMPT=[01]"
     r"|(?:GIT_PAGER|PAGER|MANPAGER|GIT_EDITOR|GIT_SEQUENCE_EDITOR|EDITOR|VISUAL)=(?:cat|true|:)?"
     r"|PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE|HASHSEED|UTF8)=\w*"
-    r"|NODE_OPTIONS=--max-old-space-size=\d+|CARGO_TERM_COLOR=\w+|GOFLAGS=-mod=\w+)"
+    r"|NODE_OPTIONS=--max-old-space-size=\d+|GOFLAGS=-mod=\w+|MAKEFLAGS=-j\d*"
+    r"|CARGO_(?:TERM_COLOR|INCREMENTAL|NET_OFFLINE)=\w+|CARGO_TARGET_DIR=[\w./-]+)"
 )
 """Assignments that do not change which programs run: no rule could name their value."""
 SHELLS: Final = frozenset(

@@ -46,6 +46,7 @@ _QUOTING: Final = lazy_pattern(r"""\$?['"]|\\|\x00""")
 _ENDS: Final = lazy_pattern(r"[;&|<>(){}`\n\r]+|\$\(|\b(?:then|do|else|elif|if|while|until)\b|!")
 _WRITES: Final = lazy_pattern(r">[>|&]*\s*(!?)\s*([^\s;&|<>()]+)")
 
+ENVIRONMENT: Final = "the environment decides which program runs"
 STARTING_ENVIRONMENT: Final = lazy_pattern(
     rf"(?!{TAME}\Z)(?:"
     r"(?:PATH|ENV|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|PS4|CDPATH|GCONV_PATH|LESSOPEN|LESSCLOSE"
@@ -58,12 +59,20 @@ STARTING_ENVIRONMENT: Final = lazy_pattern(
     re.DOTALL,
 )
 
+LOOKING_UP: Final = lazy_pattern(
+    r"(?:PATH|CLASSPATH|_?JAVA_(?:TOOL_)?OPTIONS|PYTHON\w*|PERL\w*|RUBY\w*|PYTEST_\w*"
+    r"|PIP_(?!EDITOR)\w*)\+?=",
+)
+"""Of these, those that say where programs and modules are, and whose values name no program."""
+
 _HASHED: Final = lazy_pattern(r"(?:^| )-\w*p|=")
 _REPLACING: Final = lazy_pattern(r"-[A-Za-z0-9]*[Ii].*|--replace.*|\{.*\}", re.DOTALL)
 """Options with which xargs puts its input into other places than the end of the command."""
 _BRACES: Final = lazy_pattern(r"(?:(?:-[0rt]+|-[nPL] ?\d+|-I ?\{\}) ?)+", re.ASCII)
 """Options of xargs with which it replaces only `{}` by its input."""
 _STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+_FED: Final = lazy_pattern(r"-|/+(?:dev|proc)(?:/|\Z)|.*/\.\./", re.DOTALL)
+"""Files that another command of the line may fill, to `source`."""
 _MOVING: Final = {
     "env": lazy_pattern(r"-[iv0]*C.*|--c[hdir]*(=.*)?", re.DOTALL),
     "sudo": lazy_pattern(r"-[A-Za-z]*[DR].*|--ch[a-z]*(=.*)?", re.DOTALL),
@@ -113,6 +122,7 @@ class SeenCommand(Struct):
     changes: dict[str, None] = {}
     obstacles: dict[str, None] = {}
     may_be_any: bool = False
+    hiding: dict[str, None] = {}
     is_open: bool = False
 
 
@@ -307,8 +317,7 @@ class _Unwrapper(Struct):
                 self.run_time("eval runs a text that is built at run time")
                 self.script(self.text(at + 1, end))
             case "source" | ".":
-                self.run_time(f"{name} runs a file in this shell")
-                self.queue.append((at + 1, end, False))
+                self.source(name, at + 1, end)
             case "trap" | "alias":
                 for word in self.words[at + 1 : end]:
                     self.script(word.text if name == "trap" else word.text.partition("=")[2])
@@ -383,7 +392,18 @@ class _Unwrapper(Struct):
     def assigned(self, at: int, end: int) -> None:
         places = self.places("to assign", STARTING_ENVIRONMENT.match)
         if _holds(places, at + 1, end):
-            self.run_time("the environment decides which program runs")
+            naming = self.places("to name", _names_program)
+            self.run_time(ENVIRONMENT, may_be_any=_holds(naming, at + 1, end))
+            self.seen.hiding[ENVIRONMENT] = None
+
+    def source(self, name: str, at: int, end: int) -> None:
+        # A file that is named can run anything, as `bash FILE` can. Its input, or what another
+        # command says, is part of this line.
+        is_file = at < end and self.words[at].is_literal and not _FED.match(self.words[at].text)
+        why = f"{name} runs a file in this shell"
+        self.run_time(why, may_be_any=not is_file)
+        self.seen.hiding[why] = None
+        self.queue.append((at, end, False))
 
     def is_shell(self, index: int) -> bool:
         return program_name(self.words[index].text) in SHELLS
@@ -410,6 +430,10 @@ class _Unwrapper(Struct):
 
     def text(self, start: int, end: int) -> str:
         return " ".join(word.text for word in self.words[start:end])
+
+
+def _names_program(text: str) -> bool:
+    return bool(STARTING_ENVIRONMENT.match(text)) and not LOOKING_UP.match(text)
 
 
 def find_start(words: tuple[Word, ...], at: int, end: int, row: Wrapper) -> tuple[int, bool]:

@@ -8,9 +8,10 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from paddock.pattern import lazy_pattern
+from paddock.policy.commands.numbers import Numbers, holds_default
 from paddock.policy.commands.programs import HARMLESS, INTEGER
 from paddock.policy.commands.words import Word, WordProblem, parse_word
 
@@ -62,7 +63,6 @@ RUN_TIME: Final = {
     "c_style_for_statement": "arithmetic is evaluated at run time",
     "subscript": "a subscript is evaluated at run time",
 }
-COMPUTED: Final = "a number is only known at run time"
 ARITHMETIC: Final = "arithmetic is evaluated at run time"
 TESTED: Final = "a test with arithmetic is evaluated at run time"
 EVALUATING: Final = "an expansion evaluates what a variable holds at run time"
@@ -82,13 +82,6 @@ SAFE_TESTS: Final = frozenset(
 ) | frozenset({"=", "==", "!=", "=~", "<", ">", "&&", "||", "!", "(", ")", "[[", "]]", "\n"})
 """Tests of `[[ … ]]` without arithmetic, which would evaluate subscripts and commands in them."""
 
-_NUMBER: Final = r"(?:\d+|\$[?#$!]|\$\{#(?:[@*]|\w+(?:\[[@*]\])?)\})"
-_CONSTANT: Final = lazy_pattern(
-    rf"\w+\[(?:[@*]|-?\d+)\]|\$?\(\((?:{_NUMBER}|[\s*/%()<>=!&|^~?:+-])*\)\)"
-    rf"|\[\[\s+{_NUMBER}\s+-(?:eq|ne|lt|le|gt|ge)\s+{_NUMBER}\s+\]\]",
-    re.ASCII,
-)
-"""A subscript, arithmetic or a test without a name: no variable's value is evaluated."""
 _GAP: Final = lazy_pattern(rb"(?:[ \t\n]|\\\n)*")
 _BLANK: Final = lazy_pattern(rb"(?:[ \t]|\\\n)*")
 _CONTINUATIONS: Final = lazy_pattern(rb"(?:\\\n)+")
@@ -143,6 +136,7 @@ class Findings(Struct):
     changes: dict[str, None] = {}
     assigned: list[str] = []
     scripts: list[str] = []
+    numbers: Numbers = field(default_factory=Numbers)
     has_statement: bool = False
     """True if it has an assignment, a test or arithmetic, which are not commands."""
 
@@ -152,6 +146,7 @@ def walk_tree(root: "Node", data: bytes) -> Findings:
     if root.has_error:
         walk.problem("the line does not parse")
     walk.require_blank(data[: root.start_byte], data[root.end_byte :])
+    walk.found.numbers.has_defaults = holds_default(data)
     stack = [root]
     while stack:
         node = stack.pop()
@@ -201,6 +196,8 @@ class _Walk:
                 self.found.changes["a function is defined in the line"] = None
             case "for_statement":
                 name = node.child_by_field_name("variable")
+                values = map(self.source, node.children_by_field_name("value"))
+                self.found.numbers.loop(self.source(name) if name else "", values)
                 if name is None or not _COUNTERS.fullmatch(self.source(name)):
                     self.found.changes["a loop assigns a variable"] = None
                 if name is not None and INTEGER.fullmatch(self.source(name)):
@@ -212,9 +209,13 @@ class _Walk:
         return self.structure(node)
 
     def evaluated(self, node: "Node", why: str) -> None:
-        self.found.run_time[COMPUTED if _CONSTANT.fullmatch(self.source(node).strip()) else why] = (
-            None
-        )
+        source = self.source(node).strip()
+        if node.type == "c_style_for_statement":
+            source = source.removeprefix("for").lstrip().partition("))")[0] + "))"
+        if why in EVALUATED:
+            self.found.numbers.evaluate(source, why)
+        else:
+            self.found.run_time[why] = None
 
     def structure(self, node: "Node") -> "list[Node]":
         kind = node.type
@@ -323,6 +324,7 @@ class _Walk:
     def assignment(self, node: "Node") -> "list[Node]":
         source = self.source(node)
         self.found.has_statement = True
+        self.found.numbers.assign(source)
         if INTEGER.match(source):
             self.found.run_time[TO_INTEGER] = None
         if not HARMLESS.fullmatch(source):

@@ -372,8 +372,9 @@ class CommandLine(Struct, frozen=True):
     `reads` are redirections; `touch`: paths in the arguments of known programs. `runtime_only`
     says what is known only at run time, `problems` what was not understood: either excludes a
     narrow allow, and a line with a problem has one of each. `may_be_any`: the unknown part may be
-    any program. `bound` names the limit that was exceeded, `moves` the directories of the workspace
-    that the line changes to; `has_statement`: it has an assignment or a test, not only commands.
+    any program; `hiding`: why a file may run under the name of a program. `bound` names the limit
+    that was exceeded, `moves` the directories of the workspace that the line changes to;
+    `has_statement`: it has an assignment or a test, not only commands.
     """
 
     text: str
@@ -382,6 +383,7 @@ class CommandLine(Struct, frozen=True):
     runtime_only: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     may_be_any: bool = False
+    hiding: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     bound: str = ""
     moves: tuple[str, ...] = ()
