@@ -380,7 +380,7 @@ class Units:
             reason = f"it is one unit with all changes of the repository {quote(name)}: {why}"
             for number in (*repository.inside, *self._named(repository)):
                 settled[number] = refuse(settled[number], PermissionDeniedError.code, reason)
-        return _without_empty(judged, settled)
+        return without_empty(judged, settled)
 
     def _group(self, directories: Sequence[GitDirectory], workspace: str) -> None:
         made = (each.change.path for each in self._found if each.change.kind is ChangeKind.CREATED)
@@ -561,17 +561,19 @@ def _reason_of(judgement: StagedJudgement) -> str:
     return judgement.reason if path in judgement.reason else f"{path}: {judgement.reason}"
 
 
-def _without_empty(
+def without_empty(
     judged: Sequence[StagedJudgement], settled: list[StagedJudgement]
 ) -> tuple[StagedJudgement, ...]:
+    """Refuse new directories in which nothing lands, because what would is now refused."""
     landing: set[str] = set()
     held: dict[str, str] = {}
     for before, after in zip(judged, settled, strict=True):
-        above = directories_above(after.change.path)
-        if after.is_allowed and after.change.node is not NodeKind.DIRECTORY:
-            landing.update(above)
-        elif before.is_allowed and not after.is_allowed:
-            held.update(dict.fromkeys(above, after.reason))
+        if before.is_allowed and not after.is_allowed:
+            held.update(dict.fromkeys(directories_above(after.change.path), after.reason))
+    for each in settled:
+        is_directory = each.change.node is NodeKind.DIRECTORY
+        if each.is_allowed and not (is_directory and each.change.path in held):
+            landing.update(directories_above(each.change.path))
     return tuple(
         refuse(each, PermissionDeniedError.code, held[each.change.path])
         if each.is_allowed
