@@ -367,6 +367,7 @@ class Units:
             self._group(directories, workspace)
 
     def settle(self, judged: Sequence[StagedJudgement]) -> tuple[StagedJudgement, ...]:
+        judged = self._with_asides(judged)
         refusals = {
             name: why
             for name, each in self._repositories.items()
@@ -428,7 +429,7 @@ class Units:
     def _search_refusal(self, repository: _Repository, judged: Sequence[StagedJudgement]) -> str:
         for number in repository.inside:
             each = judged[number]
-            if not (each.is_allowed or each.is_aside or self._is_aside(repository, number)):
+            if not (each.is_allowed or each.is_aside):
                 return _reason_of(each)
         found = (self._find_refusal_in(tree, judged) for tree in repository.trees)
         return next((why for why in found if why), "")
@@ -459,19 +460,31 @@ class Units:
             return ""
         return f"{quote(os.fsdecode(unseen))} would change, and the command was not shown that file"
 
+    def _with_asides(self, judged: Sequence[StagedJudgement]) -> Sequence[StagedJudgement]:
+        marked = list(judged)
+        for repository in self._repositories.values():
+            for number in repository.inside:
+                each = judged[number]
+                if not (each.is_allowed or each.is_aside) and self._is_aside(repository, number):
+                    marked[number] = replace(each, is_aside=True)
+        return marked
+
     def _is_formed(self, repository: _Repository) -> bool:
         if repository.is_formed is None:
-            try:
-                repository.is_formed = any(
-                    self._found[number].change.node is not NodeKind.DIRECTORY
-                    and not self._is_aside(repository, number)
-                    for number in repository.inside
-                )
-            except HostError:
-                repository.is_formed = True
+            repository.is_formed = any(
+                self._found[number].change.node is not NodeKind.DIRECTORY
+                and not self._is_aside(repository, number)
+                for number in repository.inside
+            )
         return repository.is_formed
 
     def _is_aside(self, repository: _Repository, number: int) -> bool:
+        try:
+            return self._changes_nothing(repository, number)
+        except HostError:
+            return False
+
+    def _changes_nothing(self, repository: _Repository, number: int) -> bool:
         difference = self._found[number]
         change, lower = difference.change, difference.lower
         if change.node is not NodeKind.FILE or lower is None or change.kind is ChangeKind.DELETED:

@@ -240,7 +240,7 @@ def refusals_of(
         is_gone = judged.change.kind is ChangeKind.DELETED
         if path in shown or not (is_gone and f"{path}/".startswith(closed)):
             reason = judged.reason if rule is None else show_name(rule.said)
-            found.append(RefusedChange(show_name(path), judged.code, reason))
+            found.append(RefusedChange(show_name(path), judged.code, reason, judged.is_aside))
     return tuple(found)
 
 
