@@ -246,6 +246,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/unit/storage/test_journal_format.py",
                 "tests/unit/sandbox/changes/test_ancestry.py",
                 "tests/unit/sandbox/changes/test_footing.py",
+                "tests/kernel/test_renames.py",
             ),
             mutants=(
                 "claimed-entry-is-not-synced.toml",
@@ -254,6 +255,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "living-entries-are-recovered.toml",
                 "moved-directory-takes-a-set-with-it.toml",
                 "parked-set-lands-in-any-directory.toml",
+                "renames-land-in-part.toml",
                 "set-displaces-a-stranger.toml",
                 "set-ignores-what-was-expected.toml",
                 "set-is-committed-before-it-is-synced.toml",

@@ -326,6 +326,7 @@ def test_a_configuration_that_is_refused_holds_up_a_commit(terminal: Terminal):
 
     assert said["files_changed"] == [], said
     assert "'.git/config' is not committed" in refused(said)["a"]
+    assert not any("aside" in row for row in said["changes_refused"])
     assert state(terminal.yard) == before
 
 
@@ -336,6 +337,7 @@ def test_an_upstream_is_left_out_and_the_branch_lands(terminal: Terminal):
     said = terminal.sneak("git switch -q topic; echo x > a; git commit -qam x")
 
     assert list(refused(said)) == [".git/config"], said
+    assert said["changes_refused"][0]["aside"] is True
     assert state(yard)[0] == "refs/heads/topic\n"
     assert yard.git("log", "-1", "--format=%s") == "x\n"
 

@@ -168,6 +168,28 @@ def test_a_line_is_judged_behind_what_the_session_defines(tmp_path):
     ]
 
 
+def test_a_line_is_judged_again_where_its_session_changes_while_it_is_asked_about(tmp_path):
+    """A client makes several calls at once, each alone: the quicker one must not fail the other."""
+    asked: list[str] = []
+
+    def answer(request: ApprovalRequest) -> bool:
+        asked.append(request.actions[0])
+        if len(asked) == 1:
+            terminal.run("export PAGER=less", session="s")
+        return True
+
+    asking = '[profiles.standard]\notherwise = { "tool:shell:*" = "ask" }\n'
+    with Yard(tmp_path, asking).make().opened(CallbackApprover(answer)) as terminal:
+        said = terminal.run('echo "$PAGER"', session="s")
+
+    assert asked == [
+        'tool:shell:run echo "$PAGER"',
+        "tool:shell:run export PAGER=less",
+        'tool:shell:run export PAGER=less\necho "$PAGER"',
+    ]
+    assert (said["exit_code"], said["stdout"]) == (0, "less\n")
+
+
 def test_a_line_that_is_denied_is_denied_behind_any_definition(tmp_path):
     policy = '[profiles.standard]\nallow = ["tool:*"]\ndeny = ["tool:shell:run git push *"]\n'
     with a_terminal(tmp_path, policy) as terminal:

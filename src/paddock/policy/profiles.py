@@ -226,7 +226,6 @@ _PRIVATE: Final = lazy_pattern(r"(?:~|/+(?:tmp|var/+tmp|dev/+shm))/.*[^/.].*", r
 """Paths that are private to a sandboxed command. A caller without a sandbox must check them."""
 
 
-MAY_START: Final = "may start what its words name"
 PERSONS_ACT: Final = (
     "is a person's act, which no policy allows to an agent; run it in a terminal of your own"
 )
@@ -310,7 +309,11 @@ class LineJudge:
                 return Outcome.ASK, rule, self.reasons
             starting = next(filter(pattern.may_be_started, self._line.commands), None)
             if starting is not None:
-                return Outcome.ASK, rule, [f"{quote_toml(starting.program)} {MAY_START}"]
+                return (
+                    Outcome.ASK,
+                    rule,
+                    [f"{quote_toml(starting.program)} may start what its words name"],
+                )
         return Outcome.CONFINE, guarding[0][0] if guarding else None, self._line.hiding
 
     def written(self) -> list[Action]:

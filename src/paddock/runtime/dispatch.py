@@ -91,10 +91,7 @@ class Dispatcher:
         return self._context.monotonic_ns
 
     def dispatch(self, call: ToolCall, bounds: Bounds = FREE) -> ToolResult:
-        """Run one call and return its result; refusals are results.
-
-        Raises: IntegrityError if the ledger is damaged; nothing was changed or shown.
-        """
+        """Run one call; refusals are results. Raises: IntegrityError: nothing changed or shown."""
         ready = self.prepare(call, bounds)
         return ready if isinstance(ready, ToolResult) else self.run(ready)
 
@@ -116,6 +113,14 @@ class Dispatcher:
             return self._deny(begun, failed.refusal, failed.frames)
 
     def run(self, ready: Prepared) -> ToolResult:
+        """Run it; if another call changed its session meanwhile, judge it again behind that."""
+        result = self._run_once(ready)
+        if result.refusal is None or result.refusal.code != SessionChangedError.code:
+            return result
+        again = self.prepare(ready.call, ready.bounds)
+        return again if isinstance(again, ToolResult) else self._run_once(again)
+
+    def _run_once(self, ready: Prepared) -> ToolResult:
         try:
             if self._closed_by is not None:
                 return refused(ready.call, ready.tool, self._closed_by)
@@ -489,11 +494,6 @@ class _Turn(Struct, frozen=True):
         monotonic_ns = self.dispatcher.monotonic_ns
         self.watcher.started(step.call)
         started = monotonic_ns()
-        result = self.dispatcher.run(step)
-        if result.refusal is not None and result.refusal.code == SessionChangedError.code:
-            # An earlier call of this turn changed the session: judge the line behind that.
-            again = self.dispatcher.prepare(step.call, self.bounds)
-            result = again if isinstance(again, ToolResult) else self.dispatcher.run(again)
-        done = Done(result, ran=True)
+        done = Done(self.dispatcher.run(step), ran=True)
         self.watcher.finished(step.call, done, (monotonic_ns() - started) // 1000)
         return done

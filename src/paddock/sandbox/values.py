@@ -292,6 +292,8 @@ class RefusedChange(Struct, frozen=True):
     code: str
     rule: str
     """The rule with its place, or the reason where no rule of the policy refused."""
+    is_aside: bool = False
+    """True for what git does without, such as the sample hooks of a new repository."""
 
 
 class KeptOutput(Struct, frozen=True):

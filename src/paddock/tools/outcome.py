@@ -191,7 +191,8 @@ def _details(outcome: ShellOutcome, changes: Sequence[Change]) -> dict[str, Json
         "duration_seconds": round(outcome.duration_s, 3),
         "files_changed": [change.path for change in changes[:most]],
         "changes_refused": [
-            {"path": each.path, "rule": each.rule} for each in outcome.refused[:most]
+            {"path": each.path, "rule": each.rule, **({"aside": True} if each.is_aside else {})}
+            for each in outcome.refused[:most]
         ],
         "sandbox": {
             "backend": enforced.backend,
@@ -227,6 +228,13 @@ def _details(outcome: ShellOutcome, changes: Sequence[Change]) -> dict[str, Json
     return details if outcome.diff is None else {**details, "diff": outcome.diff}
 
 
+def has_lost_changes(details: Mapping[str, Json]) -> bool:
+    """Return True if changes were refused, except those that git does without, or in a dry run."""
+    rows = [cast("dict[str, Json]", each) for each in _list(details, "changes_refused")]
+    cut = cast("dict[str, Json]", details.get("not_listed", {})).get("changes_refused")
+    return "diff" not in details and bool(cut or any("aside" not in each for each in rows))
+
+
 def last_words(details: Mapping[str, Json]) -> Iterator[str]:
     """Yield what a command did not print: why it was ended, and what the fence refused."""
     if "pending" in details:
@@ -260,6 +268,7 @@ def _list(details: Mapping[str, Json], name: str) -> list[Json]:
     return cast("list[Json]", found) if isinstance(found, list) else []
 
 
+_ASIDE: Final = {"aside": {**BOOLEAN, "description": "True for what git does without."}}
 _SANDBOX: Final = object_schema(
     {"backend": TEXT, "enforcement": {"enum": ["full", "partial", "none"]}, "gaps": TEXTS}
 )
@@ -271,7 +280,7 @@ SHELL_SCHEMA: Final = result_schema(
         "timed_out": BOOLEAN,
         "duration_seconds": {"type": "number"},
         "files_changed": {**TEXTS, "description": "Paths whose changes are in the workspace."},
-        "changes_refused": rows_schema({"path": TEXT, "rule": TEXT}),
+        "changes_refused": rows_schema({"path": TEXT, "rule": TEXT}, optional=_ASIDE),
         "sandbox": _SANDBOX,
         "shell": {"enum": ["bash", "sh"]},
         "not_listed": {"type": "object", "description": "Number of paths the lists leave out."},

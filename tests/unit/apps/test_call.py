@@ -146,6 +146,23 @@ def test_yes_answers_an_ask_and_is_recorded_as_such(user):
     assert (metadata["outcome"], metadata["source"]) == ("ask", "--yes")
 
 
+@pytest.mark.needs("stage")
+def test_a_command_of_which_changes_do_not_land_is_no_success(user):
+    """Its own status is in the object; a dry run and a command that fails are calls like others."""
+    landed = "touch a; exit 3", "touch b"
+    assert [user.call("run_shell", command=line).status for line in landed] == [0, 0]
+
+    lost = user.call("run_shell", command="touch c .env.local")
+    assert (lost.status, lost.json["exit_code"], lost.json["files_changed"]) == (1, 0, ["c"])
+    arguments = '{"command": "touch c .env.local", "dry_run": true}'
+    assert user.run("call", "run_shell", arguments).status == 0
+
+    (user.project / "paddock.toml").write_text('[shell]\napprove = "diff"\n')
+    user.run("trust", "--yes")
+    waiting = user.call("run_shell", "--no-input", command="touch d")
+    assert (waiting.status, "pending" in waiting.json) == (1, True)
+
+
 def test_yes_and_no_input_exclude_each_other(user):
     ran = user.call("view", "--yes", "--no-input", path="README.md")
     assert (ran.status, ran.out) == (2, "")

@@ -150,6 +150,23 @@ def test_what_the_hook_decided_is_replayed_too():
         assert (same["replayed"], same["unchanged"]) == (2, 2)
 
 
+def test_what_the_hook_asks_for_reasons_of_its_own_is_no_decision_of_policy():
+    """The neighbour: a question of policy about the same kind of line."""
+    with new_place() as place:
+        client = Client(place)
+        client.reads_commands()
+        client.write_policy('[profiles.standard]\nallow = ["tool:*"]\n')
+        assert client.ask("Bash", tool_input={"command": "rm $x"}).word == "ask"
+        client.write_policy(
+            '[profiles.standard]\nallow = ["tool:*"]\ndeny = ["tool:shell:run git push *"]\n'
+        )
+        assert client.ask("Bash", tool_input={"command": "$x push"}).word == "ask"
+        (place.project / "new.toml").write_text(NEW)
+        shown = place.run("policy", "replay", "--policy", "new.toml", "--json").json
+        assert [lost["why"] for lost in shown["lost"]] == ["hook"]
+        assert shown["replayed"] == 1
+
+
 def test_on_a_bare_plane_each_agent_meets_the_policy_of_its_own_workspace(tmp_path):
     operator = Operator(tmp_path)
     operator.home.mkdir()

@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from paddock import errors, limits
 from paddock.apps.command import Command, Options, Reply, flag, opt, use_project
-from paddock.apps.console import Console, NoTerminalError, ask_yes, exit_of_call
+from paddock.apps.console import EXIT_NO, Console, NoTerminalError, ask_yes, exit_of_call
 from paddock.assembly.runtimes import open_runtime, tools_of
 from paddock.runtime import approvals
 from paddock.runtime.runtime import Runtime
 from paddock.text.json import parse_object
+from paddock.tools.outcome import has_lost_changes
 from paddock.values.calls import Json, Refusal, ToolResult
 
 Pairs = list[tuple[str, str]]
@@ -40,6 +41,11 @@ def _call(options: Options, console: Console) -> int:
         console.say(result.content)
     else:
         console.write_json({**result.as_json(), **named})
+    details = result.details
+    if details.get("exit_code") == 0 and (
+        has_lost_changes(details) or not {"conflict", "pending"}.isdisjoint(details)
+    ):
+        return EXIT_NO  # A command that failed says so itself.
     return exit_of_call(result.refusal)
 
 
@@ -177,7 +183,9 @@ def _tools(options: Options, console: Console) -> Reply:
 CALL = Command(
     "Run one tool call, checked by policy and recorded in the ledger, and print its result as\n"
     "one JSON object; at a terminal, without --json, as text. Give the arguments as NAME=VALUE\n"
-    "pairs, as one JSON object, or as - to read the object from standard input.",
+    "pairs, as one JSON object, or as - to read the object from standard input. The exit status\n"
+    "is 1 if the call was refused, or if its command succeeded and changes of it did not land;\n"
+    "the command's own status is in the result.",
     "  paddock call view path=README.md limit=20\n"
     '  paddock call view \'{"path": "README.md"}\'\n'
     '  paddock call str_replace \'{"path": "README.md", "old_str": "teh", "new_str": "the"}\'\n'

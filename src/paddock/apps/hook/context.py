@@ -151,7 +151,7 @@ class FullContext(HookContext):
         is_changing = bool(touch.written or touch.removed or touch.sifted)
         doubts = parsed.runtime_only if is_changing else touch.doubts
         for reason in dict.fromkeys((*doubts, *targets.unsure)):
-            rule = (ASK, reason, BUILT_IN, BUILT_IN, 0)
+            rule = (ASK, reason, "hook.line", BUILT_IN, 0)
             said.findings.append(LeanFinding(ASK, RULE, reason, rule))
         said.targets, said.reads = tuple(targets.changes), tuple(targets.reads)
         said.patches = tuple(targets.patches)

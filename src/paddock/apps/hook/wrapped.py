@@ -32,7 +32,7 @@ from paddock.policy.decide import shell_for
 from paddock.policy.settings import covers
 from paddock.providers.failures import CancelToken
 from paddock.runtime.prepared import Bounds
-from paddock.tools.outcome import last_words
+from paddock.tools.outcome import has_lost_changes, last_words
 from paddock.values.calls import Json, ToolResult
 from paddock.values.decisions import client_kind
 
@@ -41,6 +41,8 @@ REFUSED: Final = 126
 WAITS: Final = 125
 """The status if changes await approval; env(1) and timeout(1) use it when they fail themselves."""
 TIMED_OUT: Final = 124
+LOST: Final = 123
+"""The status if it succeeded and some of its changes were refused, which `&&` must not miss."""
 _STARTING_S: Final = 2.0
 """Reserved from the client's time limit for the sandbox to start and end, so that we end first."""
 _STREAMS: Final = {"stdout": 1, "stderr": 2}
@@ -238,7 +240,7 @@ def _report(result: ToolResult) -> int:
     status = details.get("exit_code")
     if not isinstance(status, int) or status < 0:
         return TIMED_OUT
-    return status or int("conflict" in details)
+    return status or int("conflict" in details) or has_lost_changes(details) * LOST
 
 
 def _say(text: str) -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import astuple, replace
 
 from paddock.pattern import lazy_pattern
 from paddock.policy.positions import BUILT_IN, place_text, quote_toml
-from paddock.policy.profiles import MAY_START, judge_line
+from paddock.policy.profiles import judge_line
 from paddock.policy.rules import NAMES_BY_OPERATION, OUTCOME_WORDS, is_normal_path
 from paddock.text.json import canonical_json
 from paddock.text.show import is_cut, show_name
@@ -138,7 +138,7 @@ def read_recorded(seq: int, time: str, entry: Entry) -> PastDecision | Lost | No
     rule, digest = _rule_of(metadata), _text(metadata, "policy_digest")
     held: Held = next((each for each in get_args(Held) if each == metadata.get("enforcement")), "")
     found = PastDecision(where, door, known, chain, Outcome.parse(outcome), rule, digest, held)
-    return Lost(where, Why.HOOK) if _was_asked_by_hook(found) else found
+    return Lost(where, Why.HOOK) if _was_asked_by_hook(found, entry.reason) else found
 
 
 def _rule_of(metadata: Mapping[str, Json]) -> RuleMatch | None:
@@ -171,19 +171,19 @@ def _obstacle(
     return None if all(map(is_normal_path, files)) else Why.OUTSIDE
 
 
-def _was_asked_by_hook(past: PastDecision) -> bool:
+def _was_asked_by_hook(past: PastDecision, reason: str) -> bool:
+    """Decide, by no wording, for entries from before the source `hook.line`."""
     rule = past.rule
-    if past.door is not RecordedDoor.HOOK or rule is None or past.outcome is not Outcome.ASK:
+    is_question = past.door is RecordedDoor.HOOK and past.outcome is Outcome.ASK
+    if rule is None or not is_question or {rule.file, rule.source} != {BUILT_IN}:
         return False
-    if rule.file != BUILT_IN or rule.source != BUILT_IN:
-        return False
+    # A reason of policy also names the rule that could match; in the oldest the line tells.
+    is_explained = rule.text in reason and rule.text != reason
     lines = [action for action in past.actions if action.category == "shell"]
-    is_of_policy = rule.text.endswith(MAY_START)
-    return not is_of_policy and not any(rule.text in judge_line(each).reasons for each in lines)
+    return not is_explained and not any(judge_line(each).reasons for each in lines)
 
 
 def _parse(text: str) -> Action | None:
-    """Parse an action from its text without changing the target."""
     head, separator, target = text.partition(" ")
     parts = head.split(":", 2)
     if len(parts) != 3 or parts[0] != "tool":

@@ -30,6 +30,7 @@ from paddock.sandbox.hidden import KnownDirectory
 from paddock.sandbox.host.host_facts import directories_above, find_content
 from paddock.sandbox.values import ShownFile
 from paddock.storage.atomic import held_open, host_error
+from paddock.storage.disk import digest_of_file
 from paddock.values.entries import DIGEST_PREFIX
 from paddock.workspace.workspace import (
     PASS,
@@ -107,6 +108,13 @@ class OpenLayers(Struct, frozen=True):
                 held_open(self.resolution.open(self.lower_fd, path, READ_FILE)) as lower,
             ):
                 return _common_version(upper, lower)
+        except OSError:
+            return None
+
+    def find_version(self, root_fd: int, path: str) -> str | None:
+        try:
+            with held_open(self.resolution.open(root_fd, path, READ_FILE)) as fd:
+                return digest_of_file(fd, os.fstat(fd).st_size)
         except OSError:
             return None
 

@@ -367,6 +367,7 @@ class Units:
             self._group(directories, workspace)
 
     def settle(self, judged: Sequence[StagedJudgement]) -> tuple[StagedJudgement, ...]:
+        judged = self._with_asides(judged)
         refusals = {
             name: why
             for name, each in self._repositories.items()
@@ -380,7 +381,7 @@ class Units:
             reason = f"it is one unit with all changes of the repository {quote(name)}: {why}"
             for number in (*repository.inside, *self._named(repository)):
                 settled[number] = refuse(settled[number], PermissionDeniedError.code, reason)
-        return _without_empty(judged, settled)
+        return without_empty(judged, settled)
 
     def _group(self, directories: Sequence[GitDirectory], workspace: str) -> None:
         made = (each.change.path for each in self._found if each.change.kind is ChangeKind.CREATED)
@@ -428,7 +429,7 @@ class Units:
     def _search_refusal(self, repository: _Repository, judged: Sequence[StagedJudgement]) -> str:
         for number in repository.inside:
             each = judged[number]
-            if not (each.is_allowed or each.is_aside or self._is_aside(repository, number)):
+            if not (each.is_allowed or each.is_aside):
                 return _reason_of(each)
         found = (self._find_refusal_in(tree, judged) for tree in repository.trees)
         return next((why for why in found if why), "")
@@ -459,19 +460,31 @@ class Units:
             return ""
         return f"{quote(os.fsdecode(unseen))} would change, and the command was not shown that file"
 
+    def _with_asides(self, judged: Sequence[StagedJudgement]) -> Sequence[StagedJudgement]:
+        marked = list(judged)
+        for repository in self._repositories.values():
+            for number in repository.inside:
+                each = judged[number]
+                if not (each.is_allowed or each.is_aside) and self._is_aside(repository, number):
+                    marked[number] = replace(each, is_aside=True)
+        return marked
+
     def _is_formed(self, repository: _Repository) -> bool:
         if repository.is_formed is None:
-            try:
-                repository.is_formed = any(
-                    self._found[number].change.node is not NodeKind.DIRECTORY
-                    and not self._is_aside(repository, number)
-                    for number in repository.inside
-                )
-            except HostError:
-                repository.is_formed = True
+            repository.is_formed = any(
+                self._found[number].change.node is not NodeKind.DIRECTORY
+                and not self._is_aside(repository, number)
+                for number in repository.inside
+            )
         return repository.is_formed
 
     def _is_aside(self, repository: _Repository, number: int) -> bool:
+        try:
+            return self._changes_nothing(repository, number)
+        except HostError:
+            return False
+
+    def _changes_nothing(self, repository: _Repository, number: int) -> bool:
         difference = self._found[number]
         change, lower = difference.change, difference.lower
         if change.node is not NodeKind.FILE or lower is None or change.kind is ChangeKind.DELETED:
@@ -561,17 +574,19 @@ def _reason_of(judgement: StagedJudgement) -> str:
     return judgement.reason if path in judgement.reason else f"{path}: {judgement.reason}"
 
 
-def _without_empty(
+def without_empty(
     judged: Sequence[StagedJudgement], settled: list[StagedJudgement]
 ) -> tuple[StagedJudgement, ...]:
+    """Refuse new directories in which nothing lands, because what would is now refused."""
     landing: set[str] = set()
     held: dict[str, str] = {}
     for before, after in zip(judged, settled, strict=True):
-        above = directories_above(after.change.path)
-        if after.is_allowed and after.change.node is not NodeKind.DIRECTORY:
-            landing.update(above)
-        elif before.is_allowed and not after.is_allowed:
-            held.update(dict.fromkeys(above, after.reason))
+        if before.is_allowed and not after.is_allowed:
+            held.update(dict.fromkeys(directories_above(after.change.path), after.reason))
+    for each in settled:
+        is_directory = each.change.node is NodeKind.DIRECTORY
+        if each.is_allowed and not (is_directory and each.change.path in held):
+            landing.update(directories_above(each.change.path))
     return tuple(
         refuse(each, PermissionDeniedError.code, held[each.change.path])
         if each.is_allowed

@@ -108,7 +108,7 @@ def park_set(
     return {
         "phases": cast("list[Json]", parked),
         "above": [[path, *identity] for path, identity in above.items()],
-        "refused": [list(astuple(each)) for each in named],
+        "refused": [[each.path, each.code, each.rule] for each in named],
         "refused_more": len(refused) - len(named),
     }
 
@@ -124,7 +124,10 @@ def unpark_set(parked: Json) -> ParkedSet:
         above = {
             _text(path): (_count(device), _count(inode)) for path, device, inode in parked["above"]
         }
-        refused = tuple(RefusedChange(*map(_text, each)) for each in parked["refused"])
+        refused = tuple(
+            RefusedChange(_text(path), _text(code), _text(rule))
+            for path, code, rule in parked["refused"]
+        )
         more = _count(parked["refused_more"])
         phases = [[_read(change) for change in phase] for phase in parked["phases"]]
         return ParkedSet(phases, above, refused, more)

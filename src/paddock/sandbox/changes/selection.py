@@ -1,13 +1,16 @@
 """Settle which of a command's differences land, and which are refused.
 
-Each is judged alone (`judge_changes`). A replacement needs the removal of the old entry to land;
-a repository's changes are one unit (`Units`); the whole set has a size limit; under
-`commit = "all"` one refusal refuses all.
+Each is judged alone (`judge_changes`). A replacement needs the removal of the old entry to land; a
+rename is one change (`Renames`); a repository's changes are one unit (`Units`); the whole set has a
+size limit; under `commit = "all"` one refusal refuses all.
 """
 
 import os
+import stat
 import subprocess
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Final
 
 from msgspec import Struct
@@ -40,6 +43,7 @@ from paddock.sandbox.changes.judgement import (
     judge_changes,
     refuse,
     settle_commit,
+    without_empty,
 )
 from paddock.sandbox.git.layout import Touched, find_repositories
 from paddock.sandbox.git.objects import GIT_ENVIRONMENT, GIT_OPTIONS, find_object_name
@@ -168,7 +172,8 @@ def _directories(found: Sequence[Difference], kind: ChangeKind) -> frozenset[str
     )
 
 
-_PRESENT: Final = (ChangeKind.CREATED, ChangeKind.MODIFIED, ChangeKind.MODE)
+_BROUGHT: Final = (ChangeKind.CREATED, ChangeKind.MODIFIED)
+_PRESENT: Final = (*_BROUGHT, ChangeKind.MODE)
 
 
 class Settled(Struct, frozen=True):
@@ -203,6 +208,8 @@ def settle(
         changes = [_with_content(each, nested, layers.upper_fd) for each in changes]
     unseen = Unseen(context.unseen, context.shown - context.stand_ins, differences.too_deep)
     units = Units(found, repositories, layers, unseen, context.workspace)
+    # A name that another process changed may have been unseen as well.
+    renames = Renames(found, layers, (*context.unseen, *differences.conflicts))
     obstacles = Obstacles(found, layers, context.policy.guards)
     while True:
         tried = [
@@ -210,7 +217,7 @@ def settle(
             for each, change in zip(found, changes, strict=True)
         ]
         judged = _apply_answer(judge_changes(context, tried), grants=grants_asks)
-        judged = _settle_units(found, judged, units)
+        judged = _settle_units(found, judged, units, renames)
         if not obstacles.keep(judged):
             break
     judged = _within_limit(found, judged, context.policy.settings.limits.change_set_bytes_max)
@@ -233,7 +240,7 @@ def refusals_of(
         is_gone = judged.change.kind is ChangeKind.DELETED
         if path in shown or not (is_gone and f"{path}/".startswith(closed)):
             reason = judged.reason if rule is None else show_name(rule.said)
-            found.append(RefusedChange(show_name(path), judged.code, reason))
+            found.append(RefusedChange(show_name(path), judged.code, reason, judged.is_aside))
     return tuple(found)
 
 
@@ -272,10 +279,14 @@ def _apply_answer(
 
 
 def _settle_units(
-    found: Sequence[Difference], judged: Sequence[StagedJudgement], units: Units
+    found: Sequence[Difference],
+    judged: Sequence[StagedJudgement],
+    units: Units,
+    renames: "Renames",
 ) -> tuple[StagedJudgement, ...]:
     while True:
-        bound = follow_directories(units.settle(_without_blocked(found, judged)))
+        bound = units.settle(renames.settle(_without_blocked(found, judged)))
+        bound = follow_directories(bound)
         if [each.outcome for each in bound] == [each.outcome for each in judged]:
             return bound
         judged = bound
@@ -304,6 +315,90 @@ def _without_blocked(
     )
 
 
+# The layer shows a rename as a removed and a new entry: if one of them landed alone, the file would
+# have two names, or none. Of a directory, mv(1) makes a copy, so each entry is such a pair. In a
+# user namespace a file does not keep its origin: the halves are found by their times and content.
+#
+# Threat: a command makes a pair of whatever it likes. A pair only refuses more. A name that the
+# command did not see is in none: the refusal would confirm a guess of its content.
+
+
+class Renames:
+    def __init__(
+        self, found: Sequence[Difference], layers: OpenLayers, unseen: Iterable[str]
+    ) -> None:
+        self._found, self._layers = found, layers
+        self._unseen = frozenset(unseen)
+
+    def settle(self, judged: Sequence[StagedJudgement]) -> tuple[StagedJudgement, ...]:
+        """Refuse both halves of a rename if one does not land."""
+        if all(each.is_allowed for each in judged):
+            return tuple(judged)
+        settled = list(judged)
+        for group in self._groups:
+            kept = next((judged[each] for each in group if not judged[each].is_allowed), None)
+            if kept is not None:
+                path = quote(kept.change.path)
+                why = f"it is one rename with {path}, which does not land: {kept.reason}"
+                for number in group:
+                    settled[number] = refuse(settled[number], PermissionDeniedError.code, why)
+        return without_empty(judged, settled)
+
+    @cached_property
+    def _groups(self) -> list[list[int]]:
+        gone, made = self._halves((ChangeKind.DELETED,)), self._halves(_BROUGHT)
+        sizes = set(map(_measure, gone.values())) & set(map(_measure, made.values()))
+        halves = {n: each for n, each in (gone | made).items() if _measure(each) in sizes}
+        # Threat: a command creates huge sparse files. Then the size alone makes a pair.
+        is_read = sum(_measure(each)[1] for each in halves.values()) <= _COMPARED_BYTES_MAX
+        versions = {n: self._version(each, is_read=is_read) for n, each in halves.items()}
+        moved: defaultdict[Hashable, list[int]] = defaultdict(list)
+        for number, each in halves.items():
+            look = each.upper or each.lower
+            known = _measure(each), None if look is None else look.status.modified_ns
+            moved[known, versions[number]].append(number)
+            if number in gone and versions[number] is not None:
+                # The new file may be closed, so that only its time is known.
+                moved[known, None].append(number)
+        pairs = [each for each in moved.values() if _joins(each, gone, made)]
+        paired = {number for pair in pairs for number in pair}
+        copied: defaultdict[str, list[int]] = defaultdict(list)
+        for number, version in versions.items():
+            if version is not None and number not in paired:
+                copied[version].append(number)
+        return [*pairs, *(each for each in copied.values() if _joins(each, gone, made))]
+
+    def _halves(self, kinds: Collection[ChangeKind]) -> dict[int, Difference]:
+        return {
+            number: each
+            for number, each in enumerate(self._found)
+            if each.change.kind in kinds
+            and self._unseen.isdisjoint((*directories_above(each.change.path), each.change.path))
+            and not _is_in_git(each.change.path)
+        }
+
+    def _version(self, each: Difference, *, is_read: bool) -> str | None:
+        _, size_bytes = _measure(each)
+        if not size_bytes or not is_read:
+            return str(size_bytes) if size_bytes else None
+        layers, lower, path = self._layers, each.lower, each.change.path
+        if each.upper is not None:
+            return layers.find_version(layers.upper_fd, path)
+        if lower is None or (lower.status.uid != os.geteuid() and not lower.mode & stat.S_IROTH):
+            return None  # As root, we can read what the command could not.
+        return layers.find_version(layers.lower_fd, path)
+
+
+def _joins(group: Iterable[int], gone: Mapping[int, object], made: Mapping[int, object]) -> bool:
+    return not (gone.keys().isdisjoint(group) or made.keys().isdisjoint(group))
+
+
+def _measure(each: Difference) -> tuple[NodeKind, int]:
+    look = each.upper or each.lower
+    is_file = look is not None and look.kind is NodeKind.FILE
+    return each.change.node, look.status.size_bytes if look is not None and is_file else 0
+
+
 def _within_limit(
     found: Sequence[Difference], judged: Sequence[StagedJudgement], bytes_max: int
 ) -> tuple[StagedJudgement, ...]:
@@ -317,9 +412,8 @@ def _within_limit(
 
 def _brought_bytes(difference: Difference) -> int:
     upper = difference.upper
-    is_written = difference.change.kind in (ChangeKind.CREATED, ChangeKind.MODIFIED)
-    is_file = upper is not None and upper.kind is NodeKind.FILE
-    return upper.status.size_bytes if upper is not None and is_file and is_written else 0
+    is_written = upper is not None and difference.change.kind in _BROUGHT
+    return _measure(difference)[1] if is_written else 0
 
 
 def written_bytes(settled: Sequence[Settled]) -> int:

@@ -237,10 +237,11 @@ def test_the_environment_is_the_clients_shells_as_far_as_it_is_vetted(shell: She
     assert ran.stdout.splitlines()[-1] == "file"
 
 
-def test_what_the_policy_refuses_of_a_change_is_said(shell: Shell):
+def test_what_the_policy_refuses_of_a_change_is_said_and_is_no_success(shell: Shell):
+    """Threat: a model, or `&&` in the client's shell, takes status 0 for done."""
     ran = shell.run("touch .env.local; echo yes > a")
 
-    assert (ran.returncode, ran.stdout) == (0, "")
+    assert (ran.returncode, ran.stdout) == (123, "")
     assert ran.stderr.startswith("paddock: not changed: .env.local: ")
     assert (shell.project / "a").read_text() == "yes\n"
     assert not (shell.project / ".env.local").exists()
@@ -248,6 +249,24 @@ def test_what_the_policy_refuses_of_a_change_is_said(shell: Shell):
     assert failed.returncode == 4
     assert failed.stderr.startswith("paddock: policy refused the change of .env.local")
     assert failed.stderr.count("\n") == 3
+
+
+def test_a_command_whose_changes_land_is_a_success(shell: Shell):
+    ran = shell.run("echo yes > a && mkdir d")
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_so_is_one_of_git_whatever_of_a_repository_git_does_without(shell: Shell):
+    shell.client.variables["PATH"] = os.environ["PATH"]
+    identity = "[user]\n\tname = U\n\temail = u@example.org\n"
+    (shell.client.place.home / ".gitconfig").write_text(identity)
+    made = shell.run("git init -q new && cd new && git commit -q --allow-empty -m first")
+
+    assert made.stderr.startswith("paddock: not changed: new/.git/")
+    assert made.returncode == 0, made.stderr
+    configured = shell.run("cd new && git config user.name other")
+    assert configured.returncode == 123, configured.stderr
 
 
 def test_what_a_command_left_running_is_said_to_have_ended(shell: Shell):

@@ -40,7 +40,11 @@ deny = ["tool:shell:run git push *"]
 
 
 def entry(
-    *actions: str, event: str = "TOOL_INTENT", outcome: str | None = "allow", **metadata: Any
+    *actions: str,
+    event: str = "TOOL_INTENT",
+    outcome: str | None = "allow",
+    reason: str = "",
+    **metadata: Any,
 ) -> Entry:
     known: dict[str, Any] = {
         "tool": "some_tool",
@@ -53,7 +57,26 @@ def entry(
         "agents": [MAIN],
     }
     kept = {name: value for name, value in (known | metadata).items() if value is not None}
-    return Entry(event, session_id="SES-1", agent="main", call_id="CALL-1", metadata=kept)
+    return Entry(
+        event, reason=reason, session_id="SES-1", agent="main", call_id="CALL-1", metadata=kept
+    )
+
+
+def asked_by_hook(line: str, text: str, because: str = "{text}") -> Entry:
+    """A question of the hook, as an entry has had it since the first version."""
+    return entry(
+        f"tool:shell:run {line}",
+        event="HOOK_DECISION",
+        outcome="ask",
+        source="built-in",
+        rule={"text": text, "file": "built-in", "line": 0},
+        reason=because.format(text=text),
+    )
+
+
+BEFORE_NOVEMBER_30 = "a shell runs what stands on its input"
+"""What is now said as `a shell runs its input`."""
+SO = '{text}, so "tool:shell:run git push *" (paddock.toml:3) could match'
 
 
 def read(found: Entry, seq: int = 1) -> PastDecision | Lost:
@@ -121,6 +144,35 @@ def test_what_cannot_be_decided_again_says_why(found: Entry, why: str) -> None:
     lost = read(found)
     assert isinstance(lost, Lost)
     assert lost.why.value == why
+
+
+@pytest.mark.parametrize("because", [SO, "{text}"], ids=["with its rule", "alone, as at first"])
+def test_a_question_of_policy_in_words_of_before_is_decided_again(because: str) -> None:
+    past = read(asked_by_hook("cat build.sh | bash", BEFORE_NOVEMBER_30, because))
+    guarded = '[profiles.standard]\nallow = ["tool:*"]\ndeny = ["tool:shell:run git push *"]\n'
+    report = replay([past], OnePolicy(policy(guarded)))
+    assert (report.decided, report.unchanged, report.lost_calls) == (1, 1, 0)
+
+
+def test_a_question_of_policy_is_known_by_no_words_at_all() -> None:
+    past = read(asked_by_hook("./start git push", "words that nobody says now", SO))
+    assert isinstance(past, PastDecision)
+
+
+def test_a_question_of_the_hooks_own_is_not_decided_again_whatever_its_words() -> None:
+    text = "a variable's value is only known at run time"
+    said = entry(
+        "tool:shell:run rm $x",
+        "tool:file:delete $x",
+        event="HOOK_DECISION",
+        outcome="ask",
+        source="hook.line",
+        rule={"text": text, "file": "built-in", "line": 0},
+        reason=text,
+    )
+    lost = read(said)
+    assert isinstance(lost, Lost)
+    assert lost.why is Why.HOOK
 
 
 def test_an_entry_that_decides_about_no_call_is_none() -> None:
