@@ -1293,8 +1293,7 @@ def test_a_server_inside_and_a_name_on_another_port_do_not_disturb_each_other(tm
 def test_a_web_port_that_no_rule_names_is_refused_with_the_reason(tmp_path: Path):
     code = (
         "import socket, sys\n"
-        "made = socket.create_connection((sys.argv[1], 443), 5)\n"
-        "try: print(made.recv(1))\n"
+        "try: print(socket.create_connection((sys.argv[1], 443), 5).recv(1))\n"
         "except ConnectionResetError: print('reset')\n"
     )
     with a_canary() as server, walled(tmp_path, rule(server.port), {GOOD: "127.0.0.1"}) as behind:
