@@ -457,15 +457,16 @@ not_match = ['tool:mcp:call issues/search {"path": "docs/../a", "limit": 5, "sta
 command = ["npx", "-y", "some-issues-server"]     # or url = "https://…/mcp"
 env     = { ISSUES_TOKEN = "credential:issues" }  # the value stays with the network wall
 network = ["api.example.org:443"]                 # what it may reach; nothing without it
+packages = true                                   # and your package clients' hosts, for npx, uvx
 files   = "none"                                  # none, read or write: the workspace
 tools   = { allow = ["search*"], deny = [] }      # what is offered at all
 record  = "whole"                                 # or digest: arguments in the ledger
 redact  = ["/token"]                              # what the ledger keeps nothing of
 
 [mcp.servers.tickets]
-url       = "https://tickets.example.org/mcp"                # its host is all that is reached
-headers   = { Authorization = "Bearer credential:tickets" }  # or "credential:tickets" alone
-addresses = ["10.0.0.0/8"]                                   # where hosts may be, if not public
+url       = "https://tickets.example.org/mcp"  # its host is all that is reached
+headers   = { Authorization = "Bearer credential:tickets", X-Region = "eu" }  # no secret literally
+addresses = ["10.0.0.0/8"]                     # where hosts may be, if not public
 """
 """The example of rules for arguments, and of a server."""
 ARGUMENT_RULES = """\

@@ -51,11 +51,12 @@ class Far(http.server.BaseHTTPRequestHandler):
     do_GET = do_POST  # noqa: N815 - the handler's own way to name a method
 
     def answer(self, method: str, given: str) -> dict[str, Any]:
+        region = f" from {self.headers['X-Region']}" if "X-Region" in self.headers else ""
         server = {"protocolVersion": "2025-06-18", "serverInfo": {"name": "far", "version": "1"}}
         results = {
             "initialize": {**server, "capabilities": {"tools": {}}},
             "tools/list": {"tools": [{"name": "whoami", "inputSchema": {"type": "object"}}]},
-            "tools/call": {"content": [{"type": "text", "text": f"you sent {given}"}]},
+            "tools/call": {"content": [{"type": "text", "text": f"you sent {given}{region}"}]},
         }
         if method in results:
             return {"result": results[method]}
@@ -125,6 +126,15 @@ def test_a_server_at_a_url_has_the_value_and_its_answer_does_not(
     assert result.content.startswith(f"you sent {before}paddock_")
     assert VALUE not in str(result)
     place.require_value_nowhere()
+
+
+def test_a_server_at_a_url_has_literal_headers_as_they_are_written(place: Place):
+    url = URL.replace("headers = {", 'headers = { X-Region = "eu; 100% {x} \\\\n",')
+    with place.with_servers(url).opened("far") as terminal:
+        result = terminal.call("far__whoami")
+
+    assert set(place.seen) == {f"Bearer {VALUE}"}
+    assert result.content.endswith(" from eu; 100% {x} \\n")
 
 
 def test_a_server_at_a_url_that_does_not_take_the_token_says_what_it_answered(place: Place):

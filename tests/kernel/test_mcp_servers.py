@@ -5,9 +5,15 @@ import threading
 from pathlib import Path
 
 import pytest
+from msgspec import to_builtins
 
+from paddock.assembly.project_open import open_project
 from paddock.gateway.definitions import offered_name
 from paddock.network import wall
+from paddock.network.packages import FoundPackages, PackageIndex
+from paddock.plane.environment import read_environment
+from paddock.plane.trust import KeptPackages, network_here, write_packages
+from paddock.policy.settings import PackageRule
 from paddock.providers.failures import CancelToken
 from paddock.runtime.prepared import Bounds
 from tests.support.gateways import gates, program, table
@@ -89,7 +95,87 @@ def test_the_limit_of_connections_counts_for_each_call_of_a_server(
             over = terminal.call("talks__act", text=f"[{connect} for _ in range(3)]").content
 
     assert said == ["[b'hello\\n']"] * 5
-    assert over == "refused ConnectionResetError"
+    assert over == (
+        "refused ConnectionResetError\n"
+        "[policy refused its connection to db.example.org:5432: too many connections]"
+    )
+
+
+@pytest.mark.loopback
+def test_the_result_of_a_call_says_what_policy_refused_the_server_and_who_can_allow_it(
+    tmp_path: Path,
+):
+    tables = table("talks", RUNS, network=["db.example.org:5432"])
+    with gates(tmp_path / "y", tables).opened("talks") as terminal:
+        connect = "socket.create_connection(('{}', 443), 5)"
+        refused = terminal.call("talks__act", text=connect.format("other.example.org"))
+        plain = terminal.call("talks__act", text="1")
+        recorded = terminal.yard.entries("NET_REFUSED")
+
+    assert refused.content == (
+        "refused gaierror\n[policy refused its connection to other.example.org: no rule allows it "
+        '(add "other.example.org" to network of [mcp.servers.talks], then: paddock trust)]'
+    )
+    assert plain.content == "1"
+    assert [each["metadata"]["host"] for each in recorded] == ["other.example.org"]
+
+
+FETCHES = """
+socket.create_connection(("packages.example.org", 443), 5)
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({}, "it may reach no host: if it needs some, name them in network of [mcp.servers.runs]"),
+        (
+            {"packages": True},
+            "the hosts of your package clients are unknown: paddock network show --refresh",
+        ),
+        (
+            {"network": ["api.example.org:443"]},
+            (
+                "policy refused its connection to packages.example.org: no rule allows it "
+                '(add "packages.example.org" to network of [mcp.servers.runs], then: paddock trust)'
+            ),
+        ),
+    ],
+)
+def test_a_server_that_cannot_download_itself_says_what_its_table_lacks(
+    tmp_path: Path, more: dict[str, object], why: str
+):
+    ran = gates(tmp_path / "y", table("runs", FETCHES, **more)).yard.cli("mcp", "review", "runs")
+
+    assert "it has ended with the error output: " in ran.err
+    assert f"; {why}" in " ".join(ran.err.split())
+
+
+@pytest.mark.loopback
+def test_a_package_runner_reaches_the_users_registries_and_is_told_which_they_are(tmp_path: Path):
+    connect = "socket.create_connection(('packages.example.org', 5432), 5).recv(6)"
+    tables = table("runs", RUNS, packages=True) + table("other", RUNS)
+    index = PackageIndex("uv", "UV_DEFAULT_INDEX", "https://packages.example.org/simple", "uv")
+    rules = (PackageRule("tool:net:connect packages.example.org:5432"),)
+    kept = KeptPackages("2026-11-28", network_here(), rules, to_builtins(FoundPackages((index,))))
+    with a_server(echo) as port, a_server(a_proxy({"packages.example.org:5432": port})) as proxy:
+        variables = {"HTTPS_PROXY": f"http://127.0.0.1:{proxy}"}
+        made = gates(tmp_path / "y", tables, variables=variables)
+        project = open_project(made.yard.root, read_environment(made.yard.all_variables))
+        write_packages(kept, project.root, project.environment)
+        with made.opened("runs", "other") as terminal:
+            said = [
+                terminal.call(f"{name}__act", text=f"(os.environ.get('UV_DEFAULT_INDEX'), {did})")
+                for name in ("runs", "other")
+                for did in (connect, "0")
+            ]
+
+    assert [each.content for each in said] == [
+        "('https://packages.example.org/simple', b'hello\\n')",
+        "('https://packages.example.org/simple', 0)",
+        "refused gaierror",
+        "(None, 0)",
+    ]
 
 
 def test_a_servers_caches_are_its_own(tmp_path: Path):

@@ -1290,6 +1290,22 @@ def test_a_server_inside_and_a_name_on_another_port_do_not_disturb_each_other(tm
     assert said(end) == "ok\nin\n", complained(end)
 
 
+def test_a_web_port_that_no_rule_names_is_refused_with_the_reason(tmp_path: Path):
+    code = (
+        "import socket, sys\n"
+        "try: print(socket.create_connection((sys.argv[1], 443), 5).recv(1))\n"
+        "except ConnectionResetError: print('reset')\n"
+    )
+    with a_canary() as server, walled(tmp_path, rule(server.port), {GOOD: "127.0.0.1"}) as behind:
+        end = behind.python(code, GOOD)
+        assert server.settle() == []
+
+    assert said(end) == "reset\n", complained(end)
+    assert [(each.host, each.port, each.why, each.remedy) for each in end.network.refused] == [
+        (GOOD, 443, "no rule allows it", f"paddock network allow {GOOD}:443")
+    ]
+
+
 def test_a_name_is_known_again_once_the_server_inside_that_had_its_port_has_ended(tmp_path: Path):
     code = (
         "import socket, sys\n"

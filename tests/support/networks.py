@@ -43,6 +43,7 @@ class Seen(Struct):
     opened_: list[OpenedConnection] = field(default_factory=list)
     closed_: list[ClosedConnection] = field(default_factory=list)
     refused_: list[RefusedConnection] = field(default_factory=list)
+    remedy: str = "paddock network allow {}"
 
     def ask(self, action: Action, reach: Reach) -> bool:
         self.asked.append(str(action))

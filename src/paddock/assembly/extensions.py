@@ -361,4 +361,5 @@ def _server_network(context_now: Callable[[], Context], server: McpServer) -> Ca
     decision = Decision(Outcome.ALLOW, str(action), "", None, "", context.judge.policy_digest)
     plan, call = GivenPlan[Json]({}, (action,)), ToolCall(new_call_id(), tool.name, {})
     work = Prepared(call, tool, plan, {}, {}, (str(action),), Judged(decision), FREE)
-    return CallNetwork(context, Recorder(context.caller), work)
+    remedy = f'add "{{}}" to network of [mcp.servers.{server.name}], then: paddock trust'
+    return CallNetwork(context, Recorder(context.caller), work, remedy)

@@ -120,7 +120,7 @@ class LazyShell:
             lambda: _egress(environment),
             PolicyNow(ground).read,
             lambda: read_known_hosts(environment.home),
-            lambda: _indexes(ground.project),
+            lambda: _indexes(ground),
             Late(lambda: _network_secrets(ground.policy, environment)).get,
         )
         shell = SandboxShell(
@@ -169,12 +169,12 @@ def _no_runtime(tool: str, arguments: Mapping[str, Json]) -> None:
     """Do nothing, until `on_end` names a runtime to call."""
 
 
-def _indexes(project: Project) -> dict[str, str]:
-    if not project.policy.settings.network.packages:
+def _indexes(ground: ShellSetup) -> dict[str, str]:
+    if not ground.policy.settings.network.packages:
         return {}
     from paddock.network.packages import FoundPackages, index_variables  # noqa: PLC0415 - few have
 
-    kept = read_packages(project.root, project.environment)
+    kept = read_packages(ground.project.root, ground.project.environment)
     return {} if kept is None else index_variables(convert(kept.found, FoundPackages))
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from paddock.errors import ConfigError, InvalidArgumentsError, ToolFailedError
-from paddock.policy.engine import Policy
+from paddock.policy.engine import Policy, package_rules
 from paddock.policy.rules import Profile, Rule, compile_rule
 from paddock.policy.settings import (
     CREDENTIAL,
@@ -36,7 +36,8 @@ from paddock.sandbox.staging_area import Caches
 from paddock.sandbox.values import CommandWatch, ShellLine, ShellOutcome
 from paddock.storage.atomic import held_open
 from paddock.storage.disk import DIRECTORY
-from paddock.text.show import quote
+from paddock.text.show import quote, show_name
+from paddock.values.calls import SHOW_NETWORK, RefusedConnection
 from paddock.values.decisions import Outcome
 from paddock.values.entries import digest_of
 from paddock.workspace.workspace import READ_FILE, Resolution, detect_resolution
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 _SESSION: Final = "server"
 _LASTS_S: Final = 86_400
+_NAMED_MAX: Final = 5
 
 
 def server_policy(policy: Policy, server: McpServer) -> Policy:
@@ -63,6 +65,8 @@ def server_policy(policy: Policy, server: McpServer) -> Policy:
         if use.credential in known
     )
     rules = _rules(server, credentials)
+    if server.packages:
+        rules += package_rules(policy.packages, f"mcp.servers.{server.name}.packages")
     shell = replace(
         policy.settings.shell,
         network="policy",
@@ -77,7 +81,10 @@ def server_policy(policy: Policy, server: McpServer) -> Policy:
     return replace(
         policy,
         settings=replace(
-            policy.settings, shell=shell, network=NetworkSettings(), credentials=credentials
+            policy.settings,
+            shell=shell,
+            network=NetworkSettings(server.packages),
+            credentials=credentials,
         ),
         profile_table=tuple(_confined(each, rules, shell) for each in policy.profile_table),
         overlays=tuple(_confined(each, (), shell) for each in policy.overlays),
@@ -205,15 +212,26 @@ class ServerSandbox:
         return tuple((each.reveal(), each.placeholder) for each in listed)
 
     @contextlib.contextmanager
-    def counting(self) -> Generator[None]:
-        """Apply the limits on a command's connections to one call."""
-        wall = self._wall()
+    def counting(self) -> Generator[list[RefusedConnection]]:
+        """Apply the limits on a command's connections to one call; yield a list to be filled."""
+        wall, refused = self._wall(), list[RefusedConnection]()
         tally = None if wall is None else wall.begin()
         try:
-            yield
+            yield refused
         finally:
             if wall is not None and tally is not None:
-                wall.finish(tally)
+                refused += wall.finish(tally).refused
+
+    def explain_end(self) -> str:
+        """Say what policy refused the process that has ended, or that it may reach nothing."""
+        process, table = self._process, f"[mcp.servers.{self.server.name}]"
+        if process is None or process.command is None:
+            return ""
+        if process.prepared.plan.network == "policy":
+            return describe_refused(process.command.end.network.refused)
+        if self.server.packages:
+            return "the hosts of your package clients are unknown: paddock network show --refresh"
+        return f"it may reach no host: if it needs some, name them in network of {table}"
 
     def _wall(self) -> "Wall | None":
         return None if self._process is None else self._open().sessions.network(_SESSION)
@@ -223,14 +241,29 @@ class ServerSandbox:
         return "" if process is None else find_fetched(process.prepared.plan.caches)
 
 
+def describe_refused(refused: Sequence[RefusedConnection]) -> str:
+    """Say which connections of a server failed, why, and what a person can do about it."""
+
+    def described(each: RefusedConnection) -> str:
+        did = "refused" if each.remedy else "allows, but the network failed,"
+        place = f"{each.host}:{each.port}" if each.port else each.host
+        # That command shows what the agent may reach, not the server.
+        remedy = "" if each.remedy in ("", SHOW_NETWORK) else f" ({each.remedy})"
+        return show_name(f"policy {did} its connection to {place}: {each.why}{remedy}")
+
+    rest = len(refused) - _NAMED_MAX
+    more = [f"and {rest} more connections"] if rest > 0 else []
+    return "; ".join((*map(described, refused[:_NAMED_MAX]), *more))
+
+
 def _command(server: McpServer) -> tuple[str, ...]:
     if not server.url:
         return server.command
     bridge = Path(__file__).with_name("bridge.py").read_text(encoding="utf-8")
-    values = dict(server.headers)
+    variables = {use.name: f"${use.variable}" for use in credential_uses(server)}
     headers = (
-        f"{use.name}: {values[use.name].partition(CREDENTIAL)[0]}${use.variable}"
-        for use in credential_uses(server)
+        f"{name}: {value.partition(CREDENTIAL)[0]}{variables.get(name, '')}"
+        for name, value in server.headers
     )
     return "python3", "-c", bridge, server.url, *headers
 

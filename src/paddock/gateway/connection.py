@@ -141,6 +141,7 @@ class ServerConnection:
             why = wire.why or _describe(error)
             await self._stop(live)
             self._delay_restart(0.0)
+            why = "; ".join(filter(None, (why, self._sandbox.explain_end())))
             raise self._unavailable(f"it does not answer as an MCP server: {why}") from error
         except BaseException:
             await asyncio.shield(self._stop(live))

@@ -15,7 +15,7 @@ import mcp_types as types
 from pydantic import TypeAdapter
 
 from paddock.errors import SandboxUnavailableError, UnknownToolError
-from paddock.gateway.confine import ServerSandbox
+from paddock.gateway.confine import ServerSandbox, describe_refused
 from paddock.gateway.connection import CallOrigin, LiveServer, ServerConnection
 from paddock.gateway.definitions import Definition, Pinned, reviewed, show_text, show_values
 from paddock.gateway.tools import AskedPlan
@@ -100,23 +100,27 @@ class McpGateway:
             connection = self._connections[plan.server]
             live = await connection.live()
             self._require_reviewed(plan.server, live, _KINDS.get(plan.operation, ""), plan.name)
-            return await connection.ask(live, request, result, origin)
+            # Not before: it may only have been started now.
+            with self._sandboxes[plan.server].counting() as refused:
+                return await connection.ask(live, request, result, origin), refused
 
-        with self._sandboxes[plan.server].counting():
-            future = self._loop.submit(ask())
-            forget = ports.cancel.on_cancel(future.cancel)
-            try:
-                found = future.result()
-            except concurrent.futures.CancelledError:
-                raise StoppedCallError(LeftEffect.UNKNOWN) from None
-            finally:
-                forget()
+        future = self._loop.submit(ask())
+        forget = ports.cancel.on_cancel(future.cancel)
+        try:
+            found, refused = future.result()
+        except concurrent.futures.CancelledError:
+            raise StoppedCallError(LeftEffect.UNKNOWN) from None
+        finally:
+            forget()
         answer = found.model_dump(by_alias=True, mode="json", exclude_none=True)
         if isinstance(found, types.InputRequiredResult):
             said = f"[the MCP server {plan.server} asks for more input before it continues]"
             return self._with_changes(plan.server, ToolOutput(said, {"input_required": answer}))
         secrets = self._sandboxes[plan.server].secrets()
         output = output_of(_as_blocks(plan.operation, answer), secrets, self._keep)
+        if refused:
+            content = f"{output.content}\n[{describe_refused(refused)}]"
+            output = output._replace(content=content)
         return self._with_changes(plan.server, output)
 
     def _require_reviewed(

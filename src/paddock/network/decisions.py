@@ -35,6 +35,11 @@ Record = Callable[..., Coroutine[Any, Any, Any]]
 class Witness(Protocol):
     """Approval and records for one command. Each method may block, in any thread."""
 
+    @property
+    def remedy(self) -> str:
+        """How a person can allow it what no rule allows; `{}` is the host and port."""
+        ...
+
     def ask(self, action: Action, reach: Reach) -> bool:
         """Ask the approver, for at most two minutes."""
         ...

@@ -186,8 +186,10 @@ def _complete(outside: PackageInquiry, given: PackageIndex) -> PackageIndex:
     given = replace(given, value=prefix + url, has_credentials=bool(userinfo or parts.query))
     own, named, why = _host(outside, url), set[PackageHost](), ""
     try:
-        for served in map(urlsplit, _served(outside, given.client, url.rstrip("/"))):
-            named.add(_host(outside, f"{served.scheme}://{served.netloc}"))
+        served = map(urlsplit, _served(outside, given.client, url.rstrip("/")))
+        # A page has hundreds of links to one host: resolve it once.
+        places = {f"{each.scheme}://{each.netloc}" for each in served}
+        named = {_host(outside, each) for each in places}
     except HostError as error:
         why = error.message
     except (ValueError, TypeError, LookupError, AttributeError):

@@ -41,7 +41,7 @@ from paddock.network.egress import (
 )
 from paddock.network.names import NameServer, SyntheticNames
 from paddock.network.sniff import greeting_of
-from paddock.policy.network import Reach
+from paddock.policy.network import WEB_PORTS, Reach
 from paddock.text.show import show_name
 from paddock.values.calls import (
     NO_RULE,
@@ -272,7 +272,7 @@ class Wall:
         if address is not None:
             listening = self._listening.get(name)
             if listening is None:
-                listening = asyncio.create_task(self._serve_at(str(address), ports))
+                listening = asyncio.create_task(self._serve_at(str(address), ports, WEB_PORTS))
                 self._listening[name] = listening
             why = await asyncio.shield(listening)
             if not why:
@@ -282,22 +282,32 @@ class Wall:
         self.note(name, 0, why)
         return False
 
-    async def _serve_at(self, address: str, ports: tuple[int, ...]) -> str:
-        """Return why nothing listens there; empty if something does."""
+    async def _serve_at(
+        self, address: str, ports: tuple[int, ...], also: tuple[int, ...] = ()
+    ) -> str:
+        """Return why nothing listens at `ports`; empty if something does.
+
+        `also` are served while there is room, to tell and record that they are refused: without a
+        listener, the kernel refuses them and nobody learns why.
+        """
         ports = tuple(port for port in ports if (_EVERYWHERE, port) not in self._listeners)
+        needed = len(ports)
+        if ports and len(self._listeners) + self._pending_listeners < self._listeners_max // 2:
+            more = (port for port in also if (_EVERYWHERE, port) not in self._listeners)
+            ports = tuple(dict.fromkeys((*ports, *more)))
         # Threat: many names are asked for at once, before any has its listeners.
         if len(self._listeners) + self._pending_listeners + len(ports) > self._listeners_max:
             return "too many names at once"
         self._pending_listeners += len(ports)
         try:
-            return await self._listen_at(address, ports) if ports else ""
+            return await self._listen_at(address, ports, needed) if ports else ""
         except (OSError, PaddockError):
             # The launcher has ended, or the process is out of descriptors.
             return "cannot listen for it"
         finally:
             self._pending_listeners -= len(ports)
 
-    async def _listen_at(self, address: str, ports: tuple[int, ...]) -> str:
+    async def _listen_at(self, address: str, ports: tuple[int, ...], needed: int) -> str:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         wanted = "\n".join(f"{address} {port}" for port in ports)
         with ours:
@@ -320,7 +330,7 @@ class Wall:
             listener.setblocking(False)
             self._listeners[address, port] = listener
             self._watch(listener, port)
-        return "a server inside the sandbox uses its ports" if all(codes) else ""
+        return "a server inside the sandbox uses its ports" if all(codes[:needed]) else ""
 
     # --- connections ----------------------------------------------------------------
 
@@ -469,7 +479,7 @@ class Wall:
         """Tell the command and record it; `remedy` as in `RefusedConnection`."""
         place = f"{host}:{port}" if port else host
         if why == NO_RULE:
-            remedy = f"paddock network allow {shlex.quote(place)}"
+            remedy = self.terms.witness.remedy.format(shlex.quote(place))
         # A refusal between two commands of a session belongs to neither.
         is_first = [tally.note(host, port, why, remedy) for tally in tuple(self._tallies)]
         if is_first and is_first[-1]:

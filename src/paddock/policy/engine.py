@@ -13,7 +13,7 @@ An untrusted project file can only tighten. These parts of it apply:
 Everything else is listed in `Policy.ignored`; an error stops the load, trusted or not.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from functools import cached_property, lru_cache, partial, reduce
 from hashlib import sha256
@@ -51,7 +51,7 @@ from paddock.policy.pathset import (
     PathPattern,
     compile_lists,
 )
-from paddock.policy.positions import quote_toml
+from paddock.policy.positions import BUILT_IN_PLACE, Place, quote_toml
 from paddock.policy.presets import (
     BUILT_IN_VERSION,
     CLIENT_SETTINGS,
@@ -377,7 +377,11 @@ def load_policy(
     untrusted = documents[-1] if project is not None and not project.trusted else None
     trusted = tuple(each for each in documents if each is not untrusted)
     allowed = packages if settings.network.packages else ()
-    rules = _package_rules(allowed, trusted) if allowed else ()
+    said = [
+        each.document for each in trusted if "packages" in each.document.values.get("network", {})
+    ]
+    place = said[-1].place(("network", "packages")) if said else BUILT_IN_PLACE
+    rules = package_rules(allowed, "network.packages", place)
     policy = Policy(
         digest=_digest(project, user, plane_kind, planes_below, allowed),
         settings=settings,
@@ -395,20 +399,16 @@ def load_policy(
     return policy if untrusted is None else _tightened(policy, untrusted)
 
 
-def _package_rules(
-    packages: tuple[PackageRule, ...], documents: Sequence[PolicyDocument]
+def package_rules(
+    packages: tuple[PackageRule, ...], source: str, place: Place = BUILT_IN_PLACE
 ) -> tuple[Rule, ...]:
     from ipaddress import ip_network  # noqa: PLC0415 - only a network with packages needs it
 
-    said = [
-        each.document for each in documents if "packages" in each.document.values.get("network", {})
-    ]
-    place = said[-1].place(("network", "packages"))
     rules: list[Rule] = []
     for each in packages:
         try:
             action = parse_concrete(each.action)
-            rule = compile_rule(each.action, Outcome.ALLOW, "network.packages", place)
+            rule = compile_rule(each.action, Outcome.ALLOW, source, place)
             addresses = tuple(str(ip_network(text)) for text in each.addresses)
         except ValueError:
             continue

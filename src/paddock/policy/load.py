@@ -45,6 +45,7 @@ from paddock.policy.settings import (
     McpServer,
     ProviderSettings,
     Settings,
+    credential_uses,
     host_paths,
     net_action,
     read_shell_changes,
@@ -208,12 +209,22 @@ _NOT_BESIDE: Final = {
     "env": ("url", "no process is started", f"send a token in headers, as {_SCHEMES}"),
     "network": ("url", "no process is started", "leave it out; only the url is reached"),
     "files": ("url", "no process is started", "leave it out; only the url is reached"),
+    "packages": ("url", "no process is started", "leave it out; only the url is reached"),
     "headers": ("command", "the server makes its own requests", "give it a token in env"),
 }
 _HEADER: Final = lazy_pattern(
-    r"(?i:(?!(?:host|connection|transfer-encoding|accept|(?:content|mcp)-.*)$)[a-z0-9_-]{1,64})"
+    r"(?i:(?!(?:host|connection|keep-alive|te|trailer|transfer-encoding|upgrade|expect"
+    r"|last-event-id|accept(?:-encoding)?|(?:content|mcp|proxy)-.*)$)[a-z0-9_-]{1,64})"
 )
-_HEADER_VALUE: Final = lazy_pattern(rf"(?:[A-Za-z][A-Za-z-]{{0,19}} )?{CREDENTIAL}\S+")
+_CREDENTIAL_VALUE: Final = lazy_pattern(rf"(?:[A-Za-z][A-Za-z-]{{0,19}}[ =]){{0,2}}{CREDENTIAL}\S+")
+# The bridge expands `$`, as a client does in the configuration that a value may be copied from.
+_LITERAL_VALUE: Final = lazy_pattern(r"[!-#%-~](?:[ -#%-~]*[!-#%-~])?")
+_HEADER_CHARS_MAX: Final = 512
+_SECRET_HEADER: Final = lazy_pattern(
+    r"(?i).*(?:auth(?:orization|entication)?|cookie|credentials?|jwt|key|pass(?:word|wd|phrase)?"
+    r"|pwd|secret|session|signature|token)(?:[-_].*)?"
+)
+_SECRET_VALUE: Final = lazy_pattern(r"(?=\w*[0-9])(?=\w*[A-Za-z])\w{20}|\S{100}")
 
 
 def _read_servers(base: tuple[McpServer, ...], table: Table, key: str) -> tuple[McpServer, ...]:
@@ -232,8 +243,8 @@ def _read_servers(base: tuple[McpServer, ...], table: Table, key: str) -> tuple[
             if entry.has(other) and entry.has(given):
                 message = f"{entry.title} has both {given} and {other}: {why}"
                 entry.problem(given, message, hint)
-        if entry.has("headers") and found[name].url and found[name].host is None:
-            message = f"headers is given in {entry.title}, which is not reached by https"
+        if found[name].url and found[name].host is None and any(credential_uses(found[name])):
+            message = f"headers in {entry.title} has a credential, but the url is not https"
             entry.problem("headers", message, "no credential is sent in clear text: leave it out")
     return tuple(found.values())
 
@@ -261,7 +272,11 @@ def _read_env(entry: Table, name: str) -> tuple[tuple[str, str], ...]:
 
 
 def _read_headers(entry: Table, name: str) -> tuple[tuple[str, str], ...]:
-    headers = entry.table(name)
+    if entry.is_text(name):
+        entry.problem(
+            name, f"{name} in {entry.title} is a text, not a table", 'as { X-Region = "eu" }'
+        )
+    headers = None if entry.is_text(name) else entry.table(name)
     if headers is None:
         return ()
     found = tuple((each, headers.read(each, NonEmpty, "")) for each in headers.names())
@@ -269,12 +284,24 @@ def _read_headers(entry: Table, name: str) -> tuple[tuple[str, str], ...]:
         if _HEADER.fullmatch(each) is None:
             message = f"headers in {entry.title} has {quote_toml(each)}, which may not be set"
             headers.problem(each, message, "as Authorization or X-Api-Key")
-        elif value and _HEADER_VALUE.fullmatch(value) is None:
-            # Threat: a user may write the token itself there, so no message quotes the value.
+        elif value and may_be_secret(each, value):
             message = f"headers in {entry.title} gives {quote_toml(each)} a value, not a credential"
             hint = f"write {_SCHEMES}, and the value's source under [credentials.issues] in the "
             headers.problem(each, message, f"{hint}user's own configuration")
+        elif value and CREDENTIAL not in value and _LITERAL_VALUE.fullmatch(value) is None:
+            message = f"headers in {entry.title} gives {quote_toml(each)} a value that is not sent"
+            headers.problem(each, message, "write ASCII without $, or spaces around it")
     return found
+
+
+def may_be_secret(header: str, value: str) -> bool:
+    """Threat: a user writes the token itself into a file that others read, and that is shown.
+
+    So no message quotes such a value.
+    """
+    if CREDENTIAL in value or len(value) > _HEADER_CHARS_MAX:
+        return _CREDENTIAL_VALUE.fullmatch(value) is None
+    return bool(_SECRET_HEADER.fullmatch(header) or _SECRET_VALUE.search(value))
 
 
 def _parse_address(given: Text) -> str:

@@ -212,8 +212,10 @@ class McpServer(Struct, frozen=True):
     """The hosts that it may reach: targets of `tool:net:connect` or `tool:net:request`."""
     addresses: tuple[NonEmpty, ...] = ()
     """Networks that its hosts may be in, besides public addresses."""
+    packages: bool = False
+    """True: it also reaches the hosts of the user's package clients, and gets their indexes."""
     headers: tuple[tuple[str, str], ...] = ()
-    """Of requests to `url`; a value is `credential:NAME`, optionally after a scheme."""
+    """Of requests to `url`; a value may be `credential:NAME`, optionally after a scheme."""
     files: McpFiles = "none"
     """Its access to the workspace."""
     tools: McpTools = field(default_factory=McpTools)
@@ -430,7 +432,8 @@ def describe_server(server: McpServer) -> str:
     if server.url:
         headers = (f"is sent {name}: {value}" for name, value in server.headers)
         return "; ".join((f"is reached at {server.url}{where}", *headers, *kept))
-    network = f"reaches {', '.join(server.network) or 'nothing'}{where}"
+    hosts = (*server.network, *["the hosts of your package clients"] * server.packages)
+    network = f"reaches {', '.join(hosts) or 'nothing'}{where}"
     variables = (f"has {name}={value}" for name, value in server.env)
     return "; ".join((what, network, *variables, _SEES[server.files], *kept))
 
@@ -450,8 +453,8 @@ def credential_uses(server: McpServer) -> Iterator[CredentialUse]:
         if value.startswith(CREDENTIAL):
             yield CredentialUse("env", name, name, value.removeprefix(CREDENTIAL))
     for number, (name, value) in enumerate(server.headers):
-        credential = value.partition(CREDENTIAL)[2]
-        yield CredentialUse("headers", name, f"PADDOCK_HEADER_{number}", credential)
+        if credential := value.partition(CREDENTIAL)[2]:
+            yield CredentialUse("headers", name, f"PADDOCK_HEADER_{number}", credential)
 
 
 def credential_problems(

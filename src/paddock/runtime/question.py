@@ -201,6 +201,7 @@ class CallNetwork(Struct, frozen=True):
     context: Context
     recorder: Recorder
     ready: Prepared
+    remedy: str = "paddock network allow {}"
 
     def ask(self, action: Action, reach: "Reach") -> bool:
         """Ask the call's approver. False if it is not answered in time, or cannot be recorded."""

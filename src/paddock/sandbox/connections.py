@@ -19,6 +19,7 @@ from paddock.errors import ConfigError, SandboxUnavailableError
 from paddock.pattern import lazy_pattern
 from paddock.policy.engine import Policy
 from paddock.sandbox.inside import protocol
+from paddock.sandbox.plan import CA_VARIABLES
 from paddock.sandbox.values import SandboxPlan
 from paddock.values.decisions import AgentChain, Outcome
 
@@ -29,11 +30,6 @@ if TYPE_CHECKING:
     from paddock.network.requests import Authority
     from paddock.policy.network import NetworkJudge
 
-_CA_VARIABLES: Final = (
-    *("SSL_CERT_FILE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "REQUESTS_CA_BUNDLE", "PIP_CERT"),
-    *("NODE_EXTRA_CA_CERTS", "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT"),
-)
-"""Variables that name the certificate authorities that programs trust."""
 _FILES: Final = (".ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
 _BYTES_MAX: Final = 1_048_576
 _LINES_MAX: Final = 1_000
@@ -86,7 +82,7 @@ class NetworkServices(Struct, frozen=True):
             return judge.connect(host, port).outcome is not Outcome.DENY
 
         if judges_requests(policy, judge):
-            variables = ((name, os.fsdecode(protocol.AUTHORITIES)) for name in _CA_VARIABLES)
+            variables = ((name, os.fsdecode(protocol.AUTHORITIES)) for name in CA_VARIABLES)
             plan = replace(
                 plan,
                 authorities=self.secrets().bundle,

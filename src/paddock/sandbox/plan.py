@@ -59,7 +59,14 @@ PLAIN_VARIABLES: Final = frozenset(
     {"CI", "COLORTERM", "COLUMNS", "LANG", "LANGUAGE", "LINES", "NO_COLOR", "TERM", "TZ"}
 )
 _LOCALE: Final = lazy_pattern(r"LC_[A-Z]+")
-PLACE_VARIABLES: Final = frozenset({"CONDA_PREFIX", "GOROOT", "JAVA_HOME", "VIRTUAL_ENV"})
+CA_VARIABLES: Final = (
+    *("SSL_CERT_FILE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "REQUESTS_CA_BUNDLE", "PIP_CERT"),
+    *("NODE_EXTRA_CA_CERTS", "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT"),
+)
+"""Variables that name the certificate authorities that programs trust."""
+PLACE_VARIABLES: Final = frozenset(
+    {"CONDA_PREFIX", "GOROOT", "JAVA_HOME", "SSL_CERT_DIR", "VIRTUAL_ENV", *CA_VARIABLES}
+)
 _VALUE_CHARS_MAX: Final = 1024
 _DEFAULT_PATH: Final = ("/usr/local/bin", "/usr/bin", "/bin")
 

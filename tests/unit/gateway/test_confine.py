@@ -6,9 +6,9 @@ import pytest
 
 from paddock.gateway.confine import server_policy
 from paddock.policy.decide import judge_for
-from paddock.policy.engine import PolicySource, load_policy
-from paddock.policy.network import NetworkJudge
-from paddock.policy.settings import McpServer
+from paddock.policy.engine import Policy, PolicySource, load_policy
+from paddock.policy.network import NetworkJudge, Reach
+from paddock.policy.settings import McpServer, PackageRule
 from paddock.values.decisions import Action, Agent, Outcome
 
 CHAIN = (Agent("main", "standard"),)
@@ -128,6 +128,32 @@ def test_a_servers_hosts_may_be_where_its_table_says_and_nobody_elses():
     ]
 
     assert [each.addresses for each in found] == [(ip_network("10.0.0.0/8"),), ()]
+
+
+def test_a_server_reaches_the_users_package_registries_by_its_own_table_alone():
+    packages = (PackageRule("tool:net:connect packages.example.org:443", ("10.0.0.0/8",)),)
+    text = TEXT + b"[network]\npackages = true\n"
+    policy = load_policy(PolicySource("paddock.toml", text), packages=packages)
+    runner = McpServer("runner", ("uvx", "x"), packages=True, network=("api.example.org:443",))
+
+    def found(given: Policy, server: McpServer, host: str) -> Reach:
+        return NetworkJudge(server_policy(given, server), CHAIN, None).connect(host, 443)
+
+    reach = found(policy, runner, "packages.example.org")
+    assert (reach.outcome, reach.addresses) == (Outcome.ALLOW, (ip_network("10.0.0.0/8"),))
+    assert reach.rule is not None
+    assert reach.rule.said == (
+        "tool:net:connect packages.example.org:443 (mcp.servers.runner.packages, built-in)"
+    )
+    assert found(policy, runner, "api.example.org").outcome is Outcome.ALLOW
+    assert found(policy, runner, "other.example.org").outcome is Outcome.DENY
+    none = McpServer("none", ("x",))
+    assert found(policy, none, "packages.example.org").outcome is Outcome.DENY
+    # What the agent's commands may reach makes no difference.
+    without = load_policy(PolicySource("paddock.toml", TEXT), packages=packages)
+    assert found(without, runner, "packages.example.org").outcome is Outcome.ALLOW
+    assert server_policy(without, runner).settings.network.packages
+    assert not server_policy(policy, none).settings.network.packages
 
 
 def test_a_server_at_a_literal_address_is_reached_at_it():

@@ -269,6 +269,24 @@ def test_a_registry_is_asked_once_which_hosts_it_uses(machine):
     assert [each.problem for each in found.indexes] == ["", "", ""]
 
 
+def test_a_host_is_resolved_once_however_many_links_lead_to_it(machine):
+    machine.says("pip", PIP_HELP.format("https://packages.example.org/simple"))
+    page = "".join(f'<a href="https://files.example.org/{n}.whl">{n}</a>' for n in range(300))
+    asked: list[str] = []
+
+    def resolve(name: str) -> tuple[str, ...]:
+        asked.append(name)
+        return (PUBLIC,)
+
+    fetch = pages({"https://packages.example.org/simple/pip/": page})
+    found = find_packages(machine.outside(fetch, resolve))
+
+    assert [each.hosts for each in found.indexes] == [
+        (web("packages.example.org"), web("files.example.org"))
+    ]
+    assert len(asked) <= 3
+
+
 def test_an_index_without_pip_is_asked_for_the_first_package_that_it_lists(machine):
     machine.says("uv", "--index-url https://a.example/simple\n")
     known = {

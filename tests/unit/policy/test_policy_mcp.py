@@ -25,7 +25,7 @@ redact  = ["/token", "/auth/key"]
 
 [mcp.servers.far-2]
 url = "https://example.org:8443/mcp"
-headers = { Authorization = "Bearer credential:issues", X-Api-Key = "credential:other" }
+headers = { Authorization = "Bearer credential:issues", X-Api-Key = "credential:other", X-MCP-Toolsets = "repos,issues" }
 addresses = ["10.0.0.0/8"]
 """
 ISSUES = McpServer(
@@ -41,7 +41,11 @@ ISSUES = McpServer(
 FAR = McpServer(
     "far-2",
     url="https://example.org:8443/mcp",
-    headers=(("Authorization", "Bearer credential:issues"), ("X-Api-Key", "credential:other")),
+    headers=(
+        ("Authorization", "Bearer credential:issues"),
+        ("X-Api-Key", "credential:other"),
+        ("X-MCP-Toolsets", "repos,issues"),
+    ),
     addresses=("10.0.0.0/8",),
 )
 RULE = '[[profiles.p.rules]]\naction = "tool:mcp:call s/t"\noutcome = "allow"\n'
@@ -95,6 +99,8 @@ def test_an_untrusted_projects_servers_are_none_and_the_users_stay():
         ('url = "https://me:secret@a.example/x"', 2, "is not an https address"),
         ('url = "https://a.example:99999/x"', 2, "is not an https address"),
         ('url = "https://a.example/x"\nfiles = "read"', 3, "[mcp.servers.s] has both files and url"),
+        ('url = "https://a.example/x"\npackages = true', 3, "[mcp.servers.s] has both packages and url"),
+        ('command = ["a"]\npackages = "npm"', 3, 'packages in [mcp.servers.s] is "npm"'),
         ('url = "https://a.example/x"\nenv = { A = "b" }', 3, "send a token in headers, as"),
         ('command = ["a"]\nheaders = { A = "credential:b" }', 3, "[mcp.servers.s] has both headers and command"),
         ('url = "http://localhost/x"\nheaders = { A = "credential:b" }', 3, "no credential is sent in clear text"),
@@ -102,6 +108,9 @@ def test_an_untrusted_projects_servers_are_none_and_the_users_stay():
         ('url = "https://a.example/x"\nheaders = { "A b" = "credential:b" }', 3, '"A b", which may not be set'),
         ('url = "https://a.example/x"\nheaders = { A = "credential:" }', 3, 'gives "A" a value, not a credential'),
         ('url = "https://a.example/x"\nheaders = { A = "s3cret credential:b" }', 3, 'a value, not a credential'),
+        ('url = "https://a.example/x"\nheaders = { A = "$HOME" }', 3, 'gives "A" a value that is not sent'),
+        ('url = "https://a.example/x"\nheaders = { A = " b" }', 3, 'gives "A" a value that is not sent'),
+        ('url = "https://a.example/x"\nheaders = { A = "b\\r\\nHost: c" }', 3, 'gives "A" a value that is not sent'),
         ('command = ["a"]\naddresses = ["10.0.0.1/8"]', 3, "invalid network in addresses"),
         ('command = ["a"]\nfiles = "all"', 3, 'files in [mcp.servers.s] is "all"'),
         ('command = ["a"]\nenv = { "A B" = "x" }', 3, 'invalid name or value for "A B"'),
@@ -134,6 +143,53 @@ def test_a_token_that_stands_in_a_header_itself_is_refused_and_repeated_nowhere(
     assert error.where == "paddock.toml:3"
 
 
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        ("Authorization", "Basic YTpi"),
+        ("Cookie", "a=b"),
+        ("x-apikey", "abc"),
+        ("X-Auth", "abc"),
+        ("X-Access-Token-2", "abc"),
+        ("X-Region", "ghp_0123456789abcdefghij"),
+        ("X-Region", "v1 eyJhbGciOiJIUzI1NiJ9.e30"),
+        ("X-Region", "x" * 100),
+        ("X-Region", "a " * 100_000),
+        ("X-Region", "a" * 200_000),
+    ],
+)
+def test_what_may_be_a_secret_is_no_literal_header(header: str, value: str):
+    url = '[mcp.servers.s]\nurl = "https://a.example/x"\n'
+    error = refused(f'{url}headers = {{ {header} = "{value}" }}')
+
+    assert error.message == f'headers in [mcp.servers.s] gives "{header}" a value, not a credential'
+    assert value not in f"{error.message}{error.hint}"
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        ("X-MCP-Readonly", "true"),
+        ("X-Author", "me"),
+        ("X-Tenant", "123e4567-e89b-12d3-a456-426614174000"),
+        ("anthropic-beta", "interleaved-thinking-2025-05-14"),
+        ("X-Token-Kind", "Token token=credential:a.b"),
+    ],
+)
+def test_a_literal_header_that_is_no_secret_is_sent(header: str, value: str):
+    text = f'[mcp.servers.s]\nurl = "https://a.example/x"\nheaders = {{ {header} = "{value}" }}'
+    (server,) = load_policy(PolicySource("p.toml", text.encode())).settings.mcp.servers
+
+    assert server.headers == ((header, value),)
+
+
+def test_a_server_of_this_machine_gets_literal_headers():
+    text = b'[mcp.servers.s]\nurl = "http://localhost/x"\nheaders = { X-Region = "eu" }'
+    (server,) = load_policy(PolicySource("p.toml", text)).settings.mcp.servers
+
+    assert server.headers == (("X-Region", "eu"),)
+
+
 @pytest.mark.parametrize("name", ["S", "1a", "a_b", "a" * 21, "-a"])
 def test_a_name_that_no_tool_can_begin_with_is_refused(name: str):
     error = refused(f'[mcp.servers."{name}"]\ncommand = ["a"]\n')
@@ -162,7 +218,8 @@ def test_a_person_is_shown_all_that_a_server_is_given():
     )
     assert describe_server(FAR) == (
         "is reached at https://example.org:8443/mcp in 10.0.0.0/8; "
-        "is sent Authorization: Bearer credential:issues; is sent X-Api-Key: credential:other"
+        "is sent Authorization: Bearer credential:issues; is sent X-Api-Key: credential:other; "
+        "is sent X-MCP-Toolsets: repos,issues"
     )
 
 

@@ -250,6 +250,10 @@ def test_the_environment_is_an_allow_list():
         "IFS": "x",
         "COLORTERM": "a\nb",
         "JAVA_HOME": "/usr/lib/jvm",
+        "NODE_EXTRA_CA_CERTS": "/home/u/corp.pem",
+        "PIP_CERT": "corp.pem",
+        "SSL_CERT_DIR": "/usr/share/ca-certificates",
+        "SSL_CERT_FILE": "/usr/share/ca.pem",
         "VIRTUAL_ENV": "/home/u/other/.venv",
         "CONDA_PREFIX": "/work/ws/env",
     }
@@ -260,6 +264,8 @@ def test_the_environment_is_an_allow_list():
         "LANG": "de_DE.UTF-8",
         "LC_ALL": "C",
         "PATH": "/usr/bin:/bin",
+        "SSL_CERT_DIR": "/usr/share/ca-certificates",
+        "SSL_CERT_FILE": "/usr/share/ca.pem",
         "TERM": "xterm",
         "TZ": "UTC",
     }

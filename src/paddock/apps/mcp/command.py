@@ -231,6 +231,7 @@ COMMAND = command.Command(
         *_REVIEWS,
         command.opt("--url", "URL", "the server's address"),
         command.opt("--network", "HOST:PORT", "a host it may reach", action="append", default=[]),
+        command.flag("--packages", "it may also reach the hosts of your package clients"),
         command.opt(
             "--addresses", "CIDR", "the hosts' addresses, if private", action="append", default=[]
         ),
@@ -238,7 +239,7 @@ COMMAND = command.Command(
         command.opt(
             "--header",
             "NAME=VALUE",
-            'sent to the URL: credential:NAME or "Bearer credential:NAME"',
+            'sent to the URL: a text, credential:NAME or "Bearer credential:NAME"',
             action="append",
             default=[],
         ),

@@ -28,8 +28,10 @@ from paddock.plane.json_files import parse_file, write_object
 from paddock.plane.layout import path_id
 from paddock.plane.trust import own_policy_path
 from paddock.policy.engine import PolicySource, load_policy
+from paddock.policy.load import may_be_secret
 from paddock.storage import atomic
 from paddock.text.json import Strict, remove_member, set_member
+from paddock.text.show import quote
 from paddock.values.calls import Json
 
 NAME: Final = OWN_SERVER
@@ -301,6 +303,9 @@ def without_table(text: str, table: str) -> str:
 # server is always in at least one of the files, and the next run undoes an interrupted import.
 
 _IGNORED: Final = frozenset({"type", "required", "startup_timeout_sec", "tool_timeout_sec"})
+_MOVED: Final = ("command", "url", "env", "headers")
+_RUNNERS: Final = frozenset({"bunx", "npx", "pipx", "pnpx", "uv", "uvx"})
+"""They download the server, so it needs the user's package registries."""
 _HINT: Final = '# network = ["HOST:443"]  # hosts it may reach\n# files = "read"  # or "write"\n'
 
 
@@ -443,16 +448,25 @@ class Moving:
 def _table_of(name: str, entry: Json) -> tuple[str, str]:
     """Return a server's name and table. Raises: UsageError: it has unsupported settings."""
     short = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")[:20].rstrip("-")
-    rows = dict(cast("dict[str, Json]", entry)) if isinstance(entry, dict) else {}
+    rows = _members(entry)
     if rows.get("type", "stdio") == "sse" or not rows.pop("enabled", True):
         raise UsageError("it uses SSE, or is disabled")
     given = {key: value for key, value in rows.items() if key not in _IGNORED}
-    if given.get("headers"):
-        raise UsageError(
-            "its headers may contain a secret: store that as a credential, and add the server with "
-            "paddock mcp add --url … --header"
-        )
-    if more := sorted(given.keys() - {"command", "args", "env", "url", "headers"}):
+    # Codex has another name for them, and two settings that name variables.
+    if headers := {**_members(given.get("headers")), **_members(given.get("http_headers"))}:
+        given["headers"] = headers
+        given.pop("http_headers", None)
+    named = [*_members(given.get("env_http_headers"))]
+    named += ["Authorization"] if given.get("bearer_token_env_var") else []
+    for header, value in {**headers, **dict.fromkeys(named, "${")}.items():
+        if "${" in str(value) or may_be_secret(header, str(value)):
+            scheme = "Bearer " if header.lower() == "authorization" else ""
+            raise UsageError(
+                f"its header {quote(header)} may be a secret: give the value a name and its host "
+                f"under [credentials.{short}] in your own configuration, and then: paddock mcp add "
+                f'{short} --url URL --header "{header}={scheme}credential:{short}"'
+            )
+    if more := sorted(given.keys() - {*_MOVED, "args"}):
         raise UsageError(f"the policy has no counterpart of {more[0]}")
     if "command" not in given and "url" not in given:
         raise UsageError("it has neither a command nor a url")
@@ -462,6 +476,12 @@ def _table_of(name: str, entry: Json) -> tuple[str, str]:
         arguments = given.pop("args", [])
         if not isinstance(arguments, list):
             raise UsageError("args: expected a list")
+        given["packages"] = Path(str(given["command"])).name in _RUNNERS
         given["command"] = [given["command"], *arguments]
-    wanted = {name: given[name] for name in ("command", "url", "env") if given.get(name)}
-    return short, f"[mcp.servers.{short}]\n{toml_lines(wanted)}{_HINT}"
+    wanted = {name: given[name] for name in (*_MOVED, "packages") if given.get(name)}
+    hint = _HINT if "command" in given else ""
+    return short, f"[mcp.servers.{short}]\n{toml_lines(wanted)}{hint}"
+
+
+def _members(value: Json) -> dict[str, Json]:
+    return dict(cast("dict[str, Json]", value)) if isinstance(value, dict) else {}

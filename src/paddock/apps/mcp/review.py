@@ -111,6 +111,7 @@ def _table(options: Options) -> str:
     example = '"Authorization=Bearer credential:issues"'
     given |= {"headers": _pairs(options.header, "--header", example)}
     given |= {"network": options.network, "addresses": options.addresses, "files": options.files}
+    given["packages"] = options.packages
     rows = toml_lines({name: value for name, value in given.items() if value})
     return f"[mcp.servers.{options.server}]\n{rows}"
 

@@ -9,6 +9,7 @@ ISSUES = {"command": "npx", "args": ["-y", "issues"], "env": {"TOKEN": "t"}}
 TABLE = """[mcp.servers.issues]
 command = ["npx", "-y", "issues"]
 env = { TOKEN = "t" }
+packages = true
 # network = ["HOST:443"]  # hosts it may reach
 # files = "read"  # or "write"
 """
@@ -46,7 +47,10 @@ def test_nothing_that_was_moved_counts_before_it_is_trusted(user):
     ran = user.run("policy", "check", "tool:mcp:call issues/list")
     assert "paddock.toml is not trusted (it was never trusted)" in ran.err
     ran = user.run("trust")
-    assert "the MCP server issues runs npx -y issues; reaches nothing; has TOKEN=t" in ran.out
+    assert (
+        "the MCP server issues runs npx -y issues; reaches the hosts of your package clients; has TOKEN=t"
+        in ran.out
+    )
     assert user.run("trust", "--yes").status == 0
     changed = (user.project / "paddock.toml").read_text().replace("npx", "other")
     (user.project / "paddock.toml").write_text(changed)
@@ -58,11 +62,32 @@ def test_nothing_that_was_moved_counts_before_it_is_trusted(user):
     ("entry", "why"),
     [
         (
-            {"url": "https://a.example", "headers": {"A": "b"}},
+            {"url": "https://a.example", "headers": {"X-Region": "eu", "X-Api-Key": "${KEY}"}},
             (
-                "its headers may contain a secret: store that as a credential, and add the server with "
-                "paddock mcp add --url … --header"
+                "its header 'X-Api-Key' may be a secret: give the value a name and its host under "
+                "[credentials.odd] in your own configuration, and then: paddock mcp add odd --url URL "
+                '--header "X-Api-Key=credential:odd"'
             ),
+        ),
+        (
+            {"url": "https://a.example", "bearer_token_env_var": "TOKEN"},
+            (
+                "its header 'Authorization' may be a secret: give the value a name and its host "
+                "under [credentials.odd] in your own configuration, and then: paddock mcp add odd "
+                '--url URL --header "Authorization=Bearer credential:odd"'
+            ),
+        ),
+        (
+            {"url": "https://a.example", "env_http_headers": [{"a": "b"}]},
+            "the policy has no counterpart of env_http_headers",
+        ),
+        (
+            {"url": "https://a.example", "headers": "X-Api-Key: s3cret"},
+            "headers in [mcp.servers.odd] is a text, not a table",
+        ),
+        (
+            {"url": "https://a.example", "headers": {"Host": "b.example"}},
+            'headers in [mcp.servers.odd] has "Host", which may not be set',
         ),
         ({"command": "x", "args": ["${KEY}"]}, "it contains ${…}, which only the client expands"),
         ({"type": "sse", "url": "https://a.example"}, "it uses SSE, or is disabled"),
@@ -76,6 +101,22 @@ def test_what_policy_cannot_say_stays_with_the_client(user, entry, why):
 
     assert ran.err == f"note: odd stays with the client: {why}\n"
     assert servers_in(file).keys() == {"odd", "paddock"}
+
+
+@pytest.mark.parametrize("key", ["headers", "http_headers"])
+def test_headers_that_are_no_secret_move_with_their_server(user, key):
+    far = {"type": "http", "url": "https://a.example/mcp", key: {"X-MCP-Toolsets": "repos,issues"}}
+    file = configure(user, far=far)
+    before = file.read_bytes()
+    ran = user.run("mcp", "import", "--client", "claude")
+
+    assert (ran.status, ran.err) == (0, "")
+    assert (user.project / "paddock.toml").read_text() == (
+        '[mcp.servers.far]\nurl = "https://a.example/mcp"\n'
+        'headers = { X-MCP-Toolsets = "repos,issues" }\n'
+    )
+    user.run("mcp", "export", "--client", "claude")
+    assert file.read_bytes() == before
 
 
 def test_what_was_changed_since_stays_and_each_server_comes_back(user):
