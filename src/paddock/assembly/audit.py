@@ -20,7 +20,7 @@ from msgspec.structs import asdict, replace
 import paddock
 from paddock import errors
 from paddock.assembly import ledgers
-from paddock.assembly.project import Project
+from paddock.assembly.project import PlaneSite, Project
 from paddock.ledger.anchors import Anchor
 from paddock.ledger.checkpoint import set_aside_notes
 from paddock.ledger.export import Exported, PageText, export_page, make_page
@@ -48,6 +48,7 @@ from paddock.ledger.verify import (
     Verification,
     verify,
 )
+from paddock.plane import discover
 from paddock.plane.environment import Environment, anchor_directory, ledger_key_path
 from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.storage import atomic
@@ -93,6 +94,18 @@ def audit_ledger(
     if anchor is not None and signed and not anchored:
         return replace(found, problems=(*found.problems, _nothing_anchored(anchor)))
     return found
+
+
+def site_to_write(site: PlaneSite) -> PlaneSite:
+    """Return the site for a command that writes; a copy is refused as by any other one.
+
+    Threat: keys are found by the plane's name: a copy that is signed makes the plane itself look
+    rolled back, and what is accepted in a copy is forgotten for the plane too.
+    """
+    if not site.is_copy:
+        return site
+    root = discover.find_root(site.layout.root, site.environment, site.layout.root)
+    return PlaneSite(root, discover.plane_for(root, site.environment), site.environment)
 
 
 def is_held_elsewhere(layout: PlaneLayout, environment: Environment, name: LedgerName) -> bool:
