@@ -409,7 +409,7 @@ def set_aside(layout: PlaneLayout, environment: Environment, name: LedgerName, b
     paths = LedgerPaths(str(layout.ledger_paths()[name]))
     moved = (paths.ledger, *map(paths.sealed, list_starts(Disk(), paths)), paths.folder)
     if _find_begun(layout, environment, name) is not None:
-        moved = ()  # what stands there now is the new one's
+        moved = ()  # what is there now belongs to the new one
     with atomic.host_errors("setting aside", Path(paths.ledger)):
         for each in (each for each in map(Path, moved) if each.exists()):
             if (kept / each.name).exists():
