@@ -5,6 +5,7 @@ KERNEL_TESTS=required (a host that lacks something fails instead of skipping),
 and who runs the tests (root or a plain user: some behaviour needs one of them).
 """
 
+import atexit
 import gc
 import logging
 import os
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from _pytest.pathlib import LOCK_TIMEOUT, make_numbered_dir_with_cleanup
 from hypothesis import HealthCheck, settings
 
 from tests.support import host
@@ -65,6 +67,21 @@ if "TMPDIR" not in os.environ and _in_memory():
     # Tests wait for tens of thousands of syncs, and none can see whether a sync reached a disk:
     # what is written when is told by the fakes. CI's run as a plain user is on its disk.
     os.environ["TMPDIR"] = tempfile.tempdir = "/dev/shm"
+
+
+if "PYTEST_DEBUG_TEMPROOT" not in os.environ:
+    # A run that begins closes the folder that pytest has for all runs of a user (mode 0700). So
+    # each has one of its own: in another's tests a plain user would be locked out meanwhile.
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = str(
+        make_numbered_dir_with_cleanup(
+            root=Path(tempfile.gettempdir()),
+            prefix="run-",
+            mode=0o711,
+            keep=3,
+            lock_timeout=LOCK_TIMEOUT,
+            register=atexit.register,
+        )
+    )
 
 
 @pytest.hookimpl(wrapper=True)

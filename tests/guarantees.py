@@ -510,6 +510,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/unit/gates/test_g5.py",
                 "tests/unit/gates/test_planted.py",
                 "tests/unit/gates/test_planted_past.py",
+                "tests/unit/packages/test_statements.py",
             ),
             mutants=(
                 "who-left-still-approves.toml",
@@ -518,6 +519,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "acceptance-files-are-anything.toml",
                 "anchors-are-forgotten.toml",
                 "configuration-may-open.toml",
+                "any-key-approves.toml",
                 "any-key-vouches.toml",
                 "approval-is-used-twice.toml",
                 "changed-acceptance-runs.toml",

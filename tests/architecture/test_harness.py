@@ -1,10 +1,12 @@
 """What tests/conftest.py promises to every test."""
 
 import os
+import re
 import socket
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -122,3 +124,11 @@ def test_where_somebody_has_the_files_of_tests_nothing_above_is_changed(tmp_path
     assert done.returncode == 0, done.stdout
     assert stat.S_IMODE(above.stat().st_mode) == 0o1777
     assert stat.S_IMODE((above / "base").stat().st_mode) == 0o711
+
+
+def test_each_run_has_directories_of_its_own(tmp_path: Path):
+    done = run("def test_given(tmp_path):\n    print(f'at={tmp_path}')\n", tmp_path, "-s")
+    (other,) = re.findall("at=(.*)", done.stdout)
+    shared = os.path.commonpath([other, tmp_path])
+    # A run that begins closes what it shares, and a plain user in a test of another is locked out.
+    assert Path(tempfile.gettempdir()).is_relative_to(shared)

@@ -7,7 +7,7 @@ the entries in the ledger above, the notes beside it, and the caller's checkpoin
 import hashlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime
 from itertools import chain, islice
 from pathlib import Path
@@ -20,7 +20,7 @@ from msgspec.structs import asdict, replace
 import paddock
 from paddock import errors
 from paddock.assembly import ledgers
-from paddock.assembly.project import Project
+from paddock.assembly.project import PlaneSite, Project
 from paddock.ledger.anchors import Anchor
 from paddock.ledger.checkpoint import set_aside_notes
 from paddock.ledger.export import Exported, PageText, export_page, make_page
@@ -48,6 +48,7 @@ from paddock.ledger.verify import (
     Verification,
     verify,
 )
+from paddock.plane import discover
 from paddock.plane.environment import Environment, anchor_directory, ledger_key_path
 from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.storage import atomic
@@ -93,6 +94,18 @@ def audit_ledger(
     if anchor is not None and signed and not anchored:
         return replace(found, problems=(*found.problems, _nothing_anchored(anchor)))
     return found
+
+
+def site_to_write(site: PlaneSite) -> PlaneSite:
+    """Return the site for a command that writes; a copy is refused as by any other one.
+
+    Threat: keys are found by the plane's name: a copy that is signed makes the plane itself look
+    rolled back, and what is accepted in a copy is forgotten for the plane too.
+    """
+    if not site.is_copy:
+        return site
+    root = discover.find_root(site.layout.root, site.environment, site.layout.root)
+    return PlaneSite(root, discover.plane_for(root, site.environment), site.environment)
 
 
 def is_held_elsewhere(layout: PlaneLayout, environment: Environment, name: LedgerName) -> bool:
@@ -291,7 +304,9 @@ def find_rolled_back(
         report = audit_ledger(layout, environment, name, Audit(full=True))
         if report.problems:
             _require_acceptable(name, report)
-            found.append(RolledBack(name, report.entries, report.problems))
+            rolled_back = RolledBack(name, report.entries, report.problems)
+            begun = _find_begun(layout, environment, name) or rolled_back
+            found.append(replace(rolled_back, evidence=begun.evidence))
     return found
 
 
@@ -319,17 +334,24 @@ def accept_rollback(
             **gone.evidence,
         },
     )
-    # Drop no contradicting checkpoint before the reason is durable: above first, or for the
-    # highest ledger the anchor last. After a kill it still fails, and is accepted again.
+    # Sequence: recorded here, without a checkpoint → above → contradicting checkpoints dropped →
+    # a new one → anchor. Until both entries are durable a checkpoint contradicts the ledger: after
+    # a kill it still fails and is accepted again, or all is on record.
     signer = ledgers.signer_of(layout, environment, name)
     above = ledgers.LEDGER_ABOVE.get(name)
-    if above is not None:
-        with closing(ledgers.open_plane_ledger(layout, environment, above)) as upper:
-            upper.append([entry])
-    with closing(ledgers.open_plane_ledger(layout, environment, name)) as ledger:
-        signer.forget()
-        set_aside_notes(checkpoints_folder(str(path)), 0)
-        ledger.append([entry])
+    with ExitStack() as opened:
+        # All are opened first: if the one above is damaged, nothing is recorded here either.
+        *upper, ledger = (
+            opened.enter_context(closing(ledgers.open_plane_ledger(layout, environment, each)))
+            for each in (above, name)
+            if each is not None
+        )
+        _, mark, segment = ledger.write([entry])
+        ledger.commit(mark, segment)
+        for each in upper:
+            each.append([entry])
+    signer.forget()
+    set_aside_notes(checkpoints_folder(str(path)), 0)
     signed = ledgers.checkpointer_of(layout, environment, name).make()
     if above is None:
         ledgers.find_anchor(layout, environment, signed.checkpoint.origin).accept_rollback(signed)
@@ -349,8 +371,9 @@ def _require_acceptable(name: LedgerName, report: Verification) -> None:
 
 # A damaged ledger is evidence: keep it unchanged, with all files beside it, and begin another.
 # Sequence: moved, file by file, the folder last → the evidence read → accepted like a rollback.
-# Until the folder is moved no process can begin another ledger in its place. After a kill before
-# the acceptance is recorded, the same command continues: the last checkpoint names the directory.
+# Until the folder is moved no process can begin another ledger in its place, and until the
+# acceptance is on record the last checkpoint contradicts that one. It also names the directory: so
+# after a kill the same command finds what was moved, and continues.
 
 
 def find_damage(layout: PlaneLayout, environment: Environment, name: LedgerName) -> tuple[str, ...]:
@@ -365,11 +388,14 @@ def find_damage(layout: PlaneLayout, environment: Environment, name: LedgerName)
         _require_acceptable(name, report)
     except errors.LedgerDamagedError as damaged:
         return (damaged.message,)
-    if report.problems:
-        hint = f"accept that: paddock ledger accept-rollback --ledger {name}"
-        said = f"the ledger {name} was rolled back, and its lines are whole"
-        raise errors.UsageError(said, hint=hint)
-    raise errors.UsageError(f"the ledger {name} is whole", where="--ledger")
+    if not report.problems:
+        raise errors.UsageError(f"the ledger {name} is whole", where="--ledger")
+    if (begun := _find_begun(layout, environment, name)) is not None:
+        stopped = f"a set-aside that was stopped kept the one before in {begun.evidence['kept']}"
+        return (*(each.detail for each in report.problems), stopped)
+    hint = f"accept that: paddock ledger accept-rollback --ledger {name}"
+    said = f"the ledger {name} was rolled back, and its lines are whole"
+    raise errors.UsageError(said, hint=hint)
 
 
 def set_aside(layout: PlaneLayout, environment: Environment, name: LedgerName, by: str) -> Path:
@@ -378,12 +404,12 @@ def set_aside(layout: PlaneLayout, environment: Environment, name: LedgerName, b
     if above is not None:
         # If the one above is damaged, fail before anything is moved: it has to be mended first.
         ledgers.open_plane_ledger(layout, environment, above).close()
-    paths = LedgerPaths(str(layout.ledger_paths()[name]))
-    signed = [each.note for each in _signed(layout, environment, name)]
-    title = f"{name}.{hashlib.sha256(''.join(signed).encode()).hexdigest()[:16]}"
-    kept = layout.objects / "set-aside" / title
+    kept, _ = _place_aside(layout, environment, name)
     atomic.make_directories(kept)
+    paths = LedgerPaths(str(layout.ledger_paths()[name]))
     moved = (paths.ledger, *map(paths.sealed, list_starts(Disk(), paths)), paths.folder)
+    if _find_begun(layout, environment, name) is not None:
+        moved = ()  # what is there now belongs to the new one
     with atomic.host_errors("setting aside", Path(paths.ledger)):
         for each in (each for each in map(Path, moved) if each.exists()):
             if (kept / each.name).exists():
@@ -391,18 +417,37 @@ def set_aside(layout: PlaneLayout, environment: Environment, name: LedgerName, b
             each.rename(kept / each.name)
             atomic.sync_directory(kept)
             atomic.sync_directory(each.parent)
+    accept_rollback(layout, environment, _read_evidence(layout, environment, name), by)
+    return kept
+
+
+def _place_aside(
+    layout: PlaneLayout, environment: Environment, name: LedgerName
+) -> tuple[Path, list[str]]:
+    signed = [each.note for each in _signed(layout, environment, name)]
+    title = f"{name}.{hashlib.sha256(''.join(signed).encode()).hexdigest()[:16]}"
+    return layout.objects / "set-aside" / title, signed
+
+
+def _find_begun(
+    layout: PlaneLayout, environment: Environment, name: LedgerName
+) -> RolledBack | None:
+    """Return the evidence of a set-aside that was stopped after it had begun the new ledger."""
+    kept, _ = _place_aside(layout, environment, name)
+    if not layout.ledger_paths()[name].exists() or not kept.is_dir() or not any(kept.iterdir()):
+        return None
+    found = audit_ledger(layout, environment, name, Audit(full=True, parsed=True)).problems
+    is_sound = _ACCEPTABLE.issuperset(each.kind for each in found)
+    return _read_evidence(layout, environment, name) if is_sound else None
+
+
+def _read_evidence(layout: PlaneLayout, environment: Environment, name: LedgerName) -> RolledBack:
+    kept, signed = _place_aside(layout, environment, name)
     evidence: dict[str, Json] = {
         "kept": kept.relative_to(layout.root).as_posix(),
         "signed": [clean(each) for each in signed],
     }
-    file = kept / Path(paths.ledger).name
-    accept_rollback(layout, environment, _read_evidence(name, file, signed, evidence), by)
-    return kept
-
-
-def _read_evidence(
-    name: LedgerName, file: Path, signed: Sequence[str], evidence: Mapping[str, Json]
-) -> RolledBack:
+    file = kept / layout.ledger_paths()[name].name
     if not file.exists():
         return RolledBack(name, 0, (), evidence)
     try:

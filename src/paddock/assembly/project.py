@@ -256,6 +256,7 @@ class PlaneSite(Struct, frozen=True):
     root: discover.ProjectRoot
     layout: PlaneLayout
     environment: Environment
+    is_copy: bool = False
 
     def report(self) -> "WhereReport":
         from paddock.plane.records import where_report  # noqa: PLC0415 - as above
@@ -269,7 +270,8 @@ def find_site(start: Path, environment: Environment, override: Path | None) -> P
     if recorded is None and named is not None:
         directory = real_directory(named)
         if (copied := discover.root_of_copy(directory)) is not None:
-            return PlaneSite(copied, PlaneLayout(directory, PlaneKind.PROJECT), environment)
+            layout = PlaneLayout(directory, PlaneKind.PROJECT)
+            return PlaneSite(copied, layout, environment, is_copy=True)
     root = recorded or discover.find_root(start, environment, override)
     return PlaneSite(root, discover.plane_for(root, environment), environment)
 

@@ -8,9 +8,9 @@ signature covers the compact JSON of `statement` ("installed-set"), `after`, `se
 keys, so an old statement cannot be repeated.
 
 The plane's first key needs no statement; a later key is valid once a statement by a valid key lists
-it. An install accepts an approval by any key of `HOT/registries/keys`.
+it. An install accepts an approval only by a valid key that is in `HOT/registries/keys`.
 
-Threat: so who can write there can install; G5 fails until an operator vouches for the key.
+Threat: else who can write there could install, and only the next gate would say so.
 """
 
 import base64
@@ -34,6 +34,7 @@ from paddock.text.json import Strict, compact_json
 from paddock.values import entries as events
 
 STATEMENT: Final = "installed-set"
+_VOUCHING: Final = "paddock package sign --installed"
 ABOUT_PACKAGES: Final = frozenset(
     {
         events.OPERATOR_KEY_ENROLLED,
@@ -153,6 +154,11 @@ class Vouched(Struct):
     first: str | None = None
 
     @property
+    def valid(self) -> Collection[str | None]:
+        """The ids of the keys that are valid now: before the first statement, the first one's."""
+        return self.keys.keys() or {self.first}
+
+    @property
     def newest_seq(self) -> int:
         """-1 if no statement is valid."""
         return self.listings[-1][0] if self.listings else -1
@@ -202,9 +208,8 @@ class Vouched(Struct):
         before: Sequence[StoredEntry],
         set_digest: str,
     ) -> str:
-        counting = set(self.keys) or {self.first}
         maker = listed.get(signed.key_id)
-        if signed.key_id not in counting or maker is None:
+        if signed.key_id not in self.valid or maker is None:
             return f"the set was signed by {signed.key_id}, which is not a valid key here"
         if not maker.verifies(signed.signed_bytes(), signed.signature):
             return "the signature of the set is invalid"
@@ -231,7 +236,7 @@ def read_vouched(entries: Sequence[StoredEntry]) -> Vouched:
 
 def find_key_problems(vouched: Vouched, keys: signing.Keys) -> Iterator[Failure]:
     for key_id in sorted(keys.keys() - vouched.keys.keys()):
-        why = "no operator of this plane has vouched for this key: paddock package sign --installed"
+        why = f"no operator of this plane has vouched for this key: {_VOUCHING}"
         yield Failure(key_file(key_id), why)
     for key_id in sorted(vouched.keys.keys() - keys.keys()):
         yield Failure(key_file(key_id), "the key is gone")
@@ -302,10 +307,13 @@ def require_approval(
 ) -> signing.PackageApproval:
     """Return the valid approval that expires first. Raises: GateRefusedError: G2; ConfigError."""
     keys = signing.read_keys(depot.layout)
+    valid = read_vouched(depot.ledger.read().entries).valid
     refused: list[Failure] = []
     holding: list[signing.PackageApproval] = []
     for approval in signing.read_approvals(depot.layout):
         problem = signing.approval_problem(approval, claim, keys, used)
+        if not problem and approval.key_id not in valid:
+            problem = f"no operator of this plane has vouched for its key: {_VOUCHING}"
         if not problem:
             holding.append(approval)
         elif approval.digest == claim.digest:
@@ -373,9 +381,9 @@ def _settle_install(
     if ledger.find_deviations_of(manifest.package_id, record, installed):
         return False  # the installed files differ from the ledger: an approval repairs nothing
     claim = signing.ApprovalClaim(manifest.digest, tuple(manifest.by_path), depot.clock())
-    if signing.approval_problem(
+    if approval.key_id not in read_vouched(log.entries).valid or signing.approval_problem(
         approval, claim, signing.read_keys(depot.layout), log.used_approvals
     ):
-        return False  # its scope is narrower than the installed files
+        return False  # its key is not valid, or its scope narrower than the installed files
     depot.ledger.append(ledger.approved_entry(manifest.package_id, manifest.version, approval))
     return True

@@ -22,7 +22,6 @@ from paddock.plane.environment import Environment, real_directory, real_path
 from paddock.plane.layout import BARE_DIRECTORIES, PlaneLayout
 from paddock.plane.trust import (
     TrustRecord,
-    is_trusted,
     own_policy_path,
     plan_trust,
     read_own_policy,
@@ -193,9 +192,10 @@ def init_project(
         write_trust(trust, environment)
     if is_missing and atomic.create_file(policy_file, policy, _PUBLIC_FILE_MODE):
         made.insert(0, policy_file)
-    if trust is not None and not is_trusted(policy_file, policy, environment):
-        trust = None
-    return InitResult(root, plane, policy_file, tuple(made), trust)
+    own = read_own_policy(root, environment)
+    # Threat: somebody else created the file first: report no trust in what they wrote.
+    is_ours = own is not None and own.trusted and own.content == policy
+    return InitResult(root, plane, policy_file, tuple(made), trust if is_ours else None)
 
 
 def _require_apart_from_planes(root: Path, environment: Environment) -> None:

@@ -2,10 +2,18 @@
 
 import json
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+
+from paddock.assembly.ledgers import HOOK_PACE, open_ledger
+from paddock.assembly.project_open import open_project
+from paddock.plane.environment import read_environment
+from paddock.plane.layout import LedgerName
+from paddock.values.entries import Entry
+from tests.support.disks import tree
 
 ASKED = {
     "query": ("query", "--ledger", "ho1m", "--agent", "main", "--json"),
@@ -111,6 +119,50 @@ def test_a_copied_plane_is_read_where_it_is_and_nothing_else_is_done_with_it(liv
         said = f"is a copy of the plane of '{lived.project}'"
         assert (refused.status, said in refused.err) == (2, True)
     assert not plane.exists()
+
+
+@pytest.mark.parametrize("action", ["checkpoint", "accept-rollback", "set-aside"])
+def test_in_a_copied_plane_no_ledger_is_written_and_nothing_is_signed(lived, tmp_path, action):
+    plane = Path(lived.run("where", "--json").json["plane"])
+    # Under the plane's own name: so its keys are found.
+    copy = shutil.copytree(plane, tmp_path / "evidence" / plane.name)
+    for each in (copy, plane):
+        ledger = each / "HO1" / "ledger" / "ho1m.jsonl"
+        if action != "checkpoint":
+            ledger.unlink()
+        if action == "accept-rollback":
+            shutil.rmtree(ledger.with_suffix(".d"))
+    words = ("ledger", action, "--ledger", "ho1m", *(("--yes",) * (action != "checkpoint")))
+    before = tree(copy), tree(lived.home)
+
+    refused = lived.run("--plane", str(copy), *words)
+
+    said = f"is a copy of the plane of '{lived.project}'"
+    assert (refused.status, said in refused.err, "name the project" in refused.err) == (
+        2,
+        True,
+        True,
+    )
+    assert (tree(copy), tree(lived.home)) == before
+    assert lived.run(*words).status == 0
+
+
+def test_in_a_copied_plane_a_proof_is_of_what_was_signed_there(lived, tmp_path):
+    plane = Path(lived.run("where", "--json").json["plane"])
+    project = open_project(lived.project, read_environment({"HOME": str(lived.home)}))
+    with closing(open_ledger(project, LedgerName.HO1M, HOOK_PACE)) as ledger:
+        newest = ledger.append([Entry("TEST", reason="no checkpoint covers it yet")]).first_seq
+    copy = shutil.copytree(plane, tmp_path / "evidence" / plane.name)
+    before = tree(copy), tree(lived.home)
+
+    proof = ("ledger", "proof", "--ledger", "ho1m")
+    proved = lived.run("--plane", str(copy), *proof, "0")
+    unsigned = lived.run("--plane", str(copy), *proof, str(newest))
+
+    assert (proved.status, proved.out != "") == (0, True)
+    assert (unsigned.status, unsigned.out) == (2, "")
+    assert (tree(copy), tree(lived.home)) == before
+    assert lived.run(*proof, str(newest)).status == 0
 
 
 def test_a_damaged_copy_of_a_plane_does_not_verify(lived, tmp_path):

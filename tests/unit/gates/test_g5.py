@@ -176,15 +176,30 @@ def test_his_own_word_for_the_set_is_none_once_he_left(plane):
     assert statuses(plane) == dict.fromkeys(AUTHORITY, Status.FAIL)
 
 
+def install_with_his_key(plane, files, *, signed):
+    """Somebody who has that key puts it back, installs, and takes it away again.
+
+    No install accepts that any more, so a statement that lists the key is taken out afterwards.
+    """
+    enrol_key(plane.layout, public_half(KEY))
+    with plane.bench() as bench:
+        listing = sign_installed_set(bench.depot, THIEF)
+        install_approved(bench, files, package_id="PKG-N", signed=signed)
+    plane.remove(plane.key_file)
+    plane.rechain(
+        "packages",
+        lambda entries: [
+            each for each in entries if each["metadata"].get("signature") != listing.signature
+        ],
+    )
+
+
 def test_what_came_with_his_key_after_he_left_is_never_vouched_for(plane):
-    """Somebody who has that key puts it back, installs, and takes it away again."""
-    files = {"HOT/kernel/n": b"n"}
     with plane.bench() as bench:
         hand_on(plane, bench)
         sign_installed_set(bench.depot, THIEF)
-        enrol_key(plane.layout, public_half(KEY))
-        install_approved(bench, files, package_id="PKG-N", signed=True)
-        plane.remove(plane.key_file)
+    install_with_his_key(plane, {"HOT/kernel/n": b"n"}, signed=True)
+    with plane.bench() as bench:
         failing = {
             "G2": {"HOT/installed/PKG-N/manifest.json"},
             "G5": {"HOT/installed/PKG-N/receipt.json"},
@@ -204,9 +219,7 @@ def test_what_came_back_with_his_key_after_he_left_needs_another_approval(plane)
         sign_installed_set(bench.depot, THIEF)
         assert plane.check("G2").status is Status.PASS
         bench.uninstall("PKG-N")
-        enrol_key(plane.layout, public_half(KEY))
-        install_approved(bench, files, package_id="PKG-N")
-        plane.remove(plane.key_file)
+    install_with_his_key(plane, files, signed=False)
 
     assert failed_files(plane.check("G2")) == {"HOT/installed/PKG-N/manifest.json"}
 

@@ -23,7 +23,7 @@ from paddock.packages.installed import digest_of_set, read_installed
 from paddock.packages.ledger import replay
 from paddock.packages.manifest import PLANE_MARKER
 from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedError
-from paddock.packages.signing import enrol_key, public_half, sign_digest
+from paddock.packages.signing import sign_digest
 from paddock.packages.statements import approve
 from paddock.storage.disk import Disk
 from paddock.values.entries import digest_of
@@ -556,7 +556,6 @@ def test_what_somebody_writes_while_it_is_tested_stops_the_swap():
 
 
 def test_an_approval_is_not_used_by_an_install_that_fails_its_tests(bench):
-    enrol_key(bench.layout, public_half(KEY))
     archive = archive_of(FILES, acceptance=FAILING)
     approve(bench.depot, archive.manifest, KEY, (), 60)
     for _ in range(2):

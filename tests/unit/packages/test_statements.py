@@ -2,13 +2,17 @@
 
 import pytest
 
+from paddock.ledger.signing import make_key
+from paddock.packages.install import InstallWish, install
 from paddock.packages.ledger import enrolled_entry
-from paddock.packages.signing import public_half, read_keys
+from paddock.packages.rows import Failure, GateRefusedError
+from paddock.packages.signing import enrol_key, public_half, read_keys
 from paddock.packages.statements import approve, read_vouched, sign_installed_set
 from tests.support.changes import memory_directory
-from tests.support.packages import KEY, Runner, manifest_of, open_bench
+from tests.support.packages import KEY, Runner, archive_of, manifest_of, open_bench
 
 FILES = {"HOT/kernel/a.txt": b"a\n"}
+OTHER = make_key("other/operator", bytes(32))
 
 
 @pytest.fixture
@@ -63,3 +67,40 @@ def test_what_an_approval_finds_installed_is_not_signed_by_the_way(bench):
     approve(bench.depot, manifest_of(FILES), KEY, (), 60)
 
     assert vouched(bench).statements == 0
+
+
+def test_a_key_approves_nothing_before_an_operator_vouches_for_it(bench):
+    sign_installed_set(bench.depot, KEY)
+    enrol_key(bench.layout, public_half(OTHER))
+    archive = archive_of(FILES)
+    made = approve(bench.depot, archive.manifest, OTHER, (), 60)
+    before = bench.tree(), bench.events()
+
+    with pytest.raises(GateRefusedError) as caught:
+        install(bench.depot, archive, InstallWish())
+
+    why = "no operator of this plane has vouched for its key: paddock package sign --installed"
+    file = f"HOT/registries/approvals/{made.approval.wo_id}.json"
+    assert (caught.value.gate, caught.value.failures) == ("G2", (Failure(file, why),))
+    assert (bench.tree(), bench.events()) == before
+    sign_installed_set(bench.depot, KEY)
+    assert install(bench.depot, archive, InstallWish()).status == "installed"
+
+
+@pytest.mark.parametrize("key", [KEY, OTHER])
+def test_a_package_without_an_approval_gets_one_only_by_a_key_that_counts(bench, key):
+    sign_installed_set(bench.depot, KEY)
+    bench.install(FILES)
+    enrol_key(bench.layout, public_half(OTHER))
+
+    made = approve(bench.depot, manifest_of(FILES), key, (), 60)
+
+    assert (made.settles_install, "PACKAGE_APPROVED" in bench.events()) == ((key is KEY),) * 2
+
+
+def test_before_the_first_statement_the_planes_first_key_counts(bench):
+    bench.install({"HOT/kernel/b.txt": b"b\n"}, package_id="PKG-B")
+    approve(bench.depot, manifest_of(FILES), KEY, (), 60)
+
+    assert vouched(bench).statements == 0
+    assert install(bench.depot, archive_of(FILES), InstallWish()).status == "installed"

@@ -80,6 +80,24 @@ def test_a_crash_between_file_and_trust_is_mended(project, environment):
     assert init_project(project, environment, NOW, record).already
 
 
+@pytest.mark.parametrize("content", [b"# of somebody else\n", POLICY_TEMPLATE])
+def test_a_policy_that_somebody_else_wrote_meanwhile_is_trusted_only_if_it_is_the_same(
+    project, environment, content
+):
+    file = project / "paddock.toml"
+    is_same = content == POLICY_TEMPLATE
+
+    def record(root, trust):
+        file.write_bytes(content)
+
+    result = init_project(project, environment, NOW, record)
+
+    own = read_policy_files(result.root, environment).project
+    assert (result.trust is not None, own.trusted) == (is_same, is_same)
+    assert (own.content, file in result.made) == (content, False)
+    assert init_project(project, environment, NOW, record).already
+
+
 def test_a_missing_directory_is_made(tmp_path, environment):
     result = init_project(tmp_path / "new" / "app", environment, NOW, record)
     assert result.root == ProjectRoot(tmp_path / "new" / "app", PlaneKind.PROJECT)

@@ -157,8 +157,7 @@ _ACCEPT: Final = "continue from these entries? checkpoints signed before no long
 
 
 def run_checkpoint(options: Options, console: Console) -> int:
-    site = find_site(options, console)
-    name = LedgerName(options.ledger)
+    site, name = audit.site_to_write(find_site(options, console)), LedgerName(options.ledger)
     require_ledger(site, name)
     with closing(open_plane_ledger(site.layout, site.environment, name)) as ledger:
         signed = ledger.seal()
@@ -224,7 +223,7 @@ def _entries_of(path: str, name: LedgerName, call_id: str, console: Console) -> 
 
 
 def run_accept_rollback(options: Options, console: Console) -> Reply:
-    site = find_site(options, console)
+    site = audit.site_to_write(find_site(options, console))
     layout, environment = site.layout, site.environment
     names = (LedgerName(options.ledger),) if options.ledger else audit.ORDER
     gone = audit.find_rolled_back(layout, environment, names)
@@ -241,7 +240,7 @@ def run_accept_rollback(options: Options, console: Console) -> Reply:
 
 
 def run_set_aside(options: Options, console: Console) -> Reply:
-    site, name = find_site(options, console), LedgerName(options.ledger)
+    site, name = audit.site_to_write(find_site(options, console)), LedgerName(options.ledger)
     for each in audit.find_damage(site.layout, site.environment, name):
         (console.warn if options.json else console.say)(f"{name}: {each}")
     if not options.yes and not console.agrees(_SET_ASIDE):
@@ -256,6 +255,7 @@ def _newest(site: PlaneSite, name: LedgerName, path: str, needed: int) -> notes.
     found = tree.find_signed(path)
     if found is not None and found.checkpoint.size >= needed:
         return found
+    site = audit.site_to_write(site)
     try:
         with closing(open_plane_ledger(site.layout, site.environment, name)) as ledger:
             return ledger.seal()
