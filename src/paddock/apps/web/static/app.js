@@ -96,10 +96,10 @@ const state = (name) => {
   if (name === "closed") alertOf("", help);
 };
 on("state", state);
-const recount = soon(countWaiting, 300);
-on("inbox", recount);
+on("inbox", soon(countWaiting, 300));
 // A call may change the file that a question is about: then the question is outdated.
-on("entry", (row) => row.event_type === "TOOL_RESULT" && recount());
+const recount = soon(countWaiting, 2000);
+on("entry", (row) => row.event_type === "TOOL_RESULT" && waiting?.length && recount());
 on("damaged", damaged);
 
 const about = async () => {

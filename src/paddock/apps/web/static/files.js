@@ -7,6 +7,8 @@ import { undo } from "./entry.js";
 import { browse } from "./list.js";
 
 const SHOWN_MAX = 20;
+// The newest entries show at once; reading all of a large record takes seconds.
+const NEWEST = "2000";
 
 const drawFile = (file) => [
   h("span.target", file.path),
@@ -23,20 +25,40 @@ const asRow = (call) => ({
   state: call.undone_by ? "undone" : call.undoes ? "undo" : "done",
 });
 
-const change = async (call, done, signal) => {
-  const found = await get("diff", { call: call.entry }, signal).catch((problem) => ({ problem }));
-  const standing = call.undone_by ? `undone by ${call.undone_by}` : `no undo: ${call.standing}${call.standing === "changed since" ? "; undo the newer changes of it first" : ""}`;
+const standingOf = ({ undone_by: by, standing }) =>
+  by ? `undone by ${by}` : `no undo: ${standing}${standing === "changed since" ? "; undo the newer changes of it first" : ""}`;
+const footOf = (call, done) =>
+  call.can_undo && mayAct() ? undo(call.entry, call.standing, done) : h("p.quiet", standingOf(call));
+
+const change = async (call, foot, signal) => {
+  const session = call.outcome !== "unknown" && call.session; // without a result: in no session yet
+  const found = await get("diff", { call: call.entry, session }, signal).catch((problem) => ({ problem }));
   return h(
     "div.change",
     h("h3", whose(call.agent), `: ${verb(call.tool)} `, note(when(call.timestamp))),
     facts(
-      ["call", [code(call.call), " ", h("a", { href: `/timeline?${query({ call: call.call })}` }, "why it was allowed")]],
+      ["call", [code(call.call), " ", h("a", { href: `/timeline?${query({ call: call.call, session: call.session })}` }, "why it was allowed")]],
       await askedBy(call.call, call.session, signal).catch(() => null),
       ["undoes", call.undoes && code(call.undoes)],
     ),
     found.problem ? h("p.quiet", found.problem.message) : diffs(found),
-    call.can_undo && mayAct() ? undo(call.entry, call.standing, done) : h("p.quiet", standing),
+    foot,
   );
+};
+
+const isOf = (file) => (call) =>
+  call.workspace_of === file.agent && call.changes.some((one) => [one.path, one.to].includes(file.path));
+const same = (one) => (other) => one.agent === other.agent && one.path === other.path;
+// Adds what the newest entries say to what is known of all.
+const joined = (known, fresh) => {
+  const news = fresh.calls.filter((call) => !known.calls.some(({ entry }) => entry === call.entry));
+  const files = fresh.files.map((file) => {
+    const before = known.files.find(same(file))?.changes ?? 0;
+    return { ...file, changes: before + news.filter(isOf(file)).length };
+  });
+  const older = known.calls.filter(({ entry }) => !fresh.calls.some((call) => call.entry === entry));
+  const others = known.files.filter((file) => !files.some(same(file)));
+  return { ...known, calls: [...fresh.calls, ...older], files: [...files, ...others] };
 };
 
 export const page = async ({ by = "file", path, call, agent }, signal) => {
@@ -44,27 +66,35 @@ export const page = async ({ by = "file", path, call, agent }, signal) => {
   const state = h("p.quiet.count", { role: "status" });
   const tab = (value, label) =>
     h("a.chip", { href: `/files?${query({ by: value, agent })}`, "aria-current": value === by ? "true" : null }, label);
-  let found = {};
+  const first = (items) => items.find((each) => (isByCall ? each.call === call : each.path === path));
+  let found = null;
   const made = await browse({
     label: isByCall ? "Calls that changed something" : "Files that were changed",
     kind: isByCall ? "calls" : "files",
     head: [h("h1", "What agents changed"), chips("View", tab("file", "By file"), tab("call", "By call")), state],
     draw: isByCall ? drawCall : drawFile,
     load: async () => {
-      found = await get("files", { agent }, signal);
-      const { calls, files, omitted } = found;
-      const more = omitted ? `; ${count(omitted, "older call")} left out` : "";
+      const fresh = await get("files", { agent, newest: NEWEST }, signal);
+      found = found && fresh.is_part ? joined(found, fresh) : fresh;
+      const { calls, files, omitted, is_part: isPart } = found;
+      const more = isPart ? "; reading older entries …" : omitted ? `; ${count(omitted, "older call")} left out` : "";
       const said = `${count(files.length, "file")}, ${count(calls.length, "call")}${more}`;
-      state.replaceChildren(files.length ? said : "No agent has changed a file yet.");
+      state.replaceChildren(files.length || isPart ? said : "No agent has changed a file yet.");
       return isByCall ? calls.map(asRow) : files.map((each) => ({ ...each, key: `${each.agent}:${each.path}` }));
     },
     show: async (item) => {
-      const isOf = (each) =>
-        each.workspace_of === item.agent &&
-        each.changes.some((one) => [one.path, one.to].includes(item.path));
-      const calls = isByCall ? [item] : found.calls.filter(isOf);
-      const shown = calls.slice(0, SHOWN_MAX).map((each) => change(each, () => made.soon(), signal));
-      const left = calls.length - shown.length;
+      const known = isByCall ? [item] : found.calls.filter(isOf(item));
+      const calls = known.length ? known : (await get("files", { agent: item.agent, path: item.path }, signal)).calls;
+      const feet = new Map();
+      const stand = (each) => feet.set(each.entry, footOf(each, () => done(each.entry))).get(each.entry);
+      // An undo changes what stands against the others.
+      const done = async (undone) => {
+        await made.reload();
+        const others = found.calls.filter(({ entry }) => entry !== undone && feet.has(entry));
+        others.forEach((each) => feet.get(each.entry).replaceWith(stand(each)));
+      };
+      const shown = calls.slice(0, SHOWN_MAX).map((each) => change(each, stand(each), signal));
+      const left = isByCall ? 0 : item.changes - shown.length;
       return h(
         "div",
         h("h2.title", code(isByCall ? item.call : item.path)),
@@ -73,9 +103,16 @@ export const page = async ({ by = "file", path, call, agent }, signal) => {
       );
     },
     address: ({ path: of, call: one } = {}) => `/files?${query({ by, agent, path: of, call: one })}`,
-    first: (items) => items.find((each) => (isByCall ? each.call === call : each.path === path)),
+    first,
     signal,
   });
   on("entry", (row) => row.event_type === "TOOL_RESULT" && made.soon(), signal);
+  const whole = async () => {
+    found = await get("files", { agent }, signal);
+    await made.reload();
+    const item = first(made.list.items);
+    if (item && !made.list.chosen) made.open(item);
+  };
+  if (found.is_part) whole().catch(() => {}); // the list says that it has not read everything
   return made.page;
 };
