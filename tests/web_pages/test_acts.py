@@ -17,6 +17,12 @@ from tests.support.mcp_servers import McpPlace
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.loopback]
 
 
+def append(place: McpPlace, name: LedgerName, entries: list[Entry]) -> None:
+    site = find_site(place.project, read_environment(place.variables), None)
+    with closing(open_plane_ledger(site.layout, site.environment, name)) as ledger:
+        ledger.append(entries)
+
+
 def test_a_link_opens_one_window_and_leaves_no_trace_in_its_address(place: McpPlace) -> None:
     with serving(place, is_exchanged=False) as server, opened(place) as other:
         link = f"{server.origin}/#code={server.code}"
@@ -142,6 +148,32 @@ def test_what_an_undo_frees_can_be_taken_back_next_and_the_rest_of_the_record_fo
     assert tab.problems == []
 
 
+def test_older_changes_of_a_file_are_shown_when_asked_for(page: Page) -> None:
+    made = {"path": "many.md", "kind": "created", "before": None, "after": None}
+    facts = {"tool": "create_file", "status": "ok", "effects": [made]}
+    about = {"session_id": "SES-0", "agent": "main", "metadata": facts}
+    append(page.place, LedgerName.HO1M, [Entry("TOOL_RESULT", **about)] * 25)
+    tab = page.open("/files?path=many.md")
+    tab.until("document.querySelectorAll('.change').length === 20")
+    tab.click("Show older changes")
+    tab.sees("These are all.", ".detail")
+    assert tab.run("document.querySelectorAll('.change').length") == 25
+    assert tab.problems == []
+
+
+def test_changes_far_back_in_the_record_are_read_when_asked_for(page: Page) -> None:
+    for _ in range(3):
+        append(page.place, LedgerName.HO1M, [Entry("X", session_id="SES-0")] * 700)
+    tab = page.open("/files")
+    tab.sees("0 files, 0 calls, among the newest entries")
+    tab.click("Read older entries, too")
+    tab.click("notes.md", ".row")
+    tab.sees("+2", ".detail")
+    tab = page.open("/files?path=notes.md")
+    tab.sees("+2", ".detail")
+    assert tab.problems == []
+
+
 def test_back_leads_from_one_item_to_its_list_on_a_phone(place: McpPlace) -> None:
     with opened(place, width=360) as page:
         tab = page.open("/files")
@@ -172,9 +204,7 @@ def test_a_saved_policy_is_said_to_be_where_a_phone_shows_it(place: McpPlace) ->
 
 
 def test_calls_are_shown_however_much_was_said_since(page: Page) -> None:
-    site = find_site(page.place.project, read_environment(page.place.variables), None)
-    with closing(open_plane_ledger(site.layout, site.environment, LedgerName.HO2M)) as ledger:
-        ledger.append([Entry("TURN_RECORDED", session_id="SES-0") for _ in range(300)])
+    append(page.place, LedgerName.HO2M, [Entry("TURN_RECORDED", session_id="SES-0")] * 300)
     tab = page.open("/now")
     tab.sees("notes.md", "ul.calls")
 

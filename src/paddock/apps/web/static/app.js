@@ -6,8 +6,7 @@ import { count, h, problemOf, soon, visible } from "./dom.js";
 const PAGES = ["now", "inbox", "timeline", "files", "policy", "sessions", "ledgers"];
 const at = (id) => document.getElementById(id);
 const main = at("main");
-const AWAY = { away: "No connection, trying again", full: "Too many windows open" };
-const STATES = { live: "Live", closed: "Closed", ...AWAY };
+const STATES = { live: "Live", closed: "Closed", away: "No connection, trying again", full: "Too many windows open" };
 
 let leaving = new AbortController();
 let [waiting, title] = [null, "Paddock"];

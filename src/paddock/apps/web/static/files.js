@@ -2,12 +2,12 @@
 import { get, mayAct, on, query } from "./api.js";
 import { askedBy, drawCall, verb, whose } from "./calls.js";
 import { diffs } from "./diff.js";
-import { chips, code, count, facts, h, note, when } from "./dom.js";
+import { acting, chips, code, count, facts, h, note, status, when } from "./dom.js";
 import { undo } from "./entry.js";
 import { browse } from "./list.js";
 
 const SHOWN_MAX = 20;
-// The newest entries show at once; reading all of a large record takes seconds.
+// Of how many entries it shows the changes at first: to read all of a large record takes seconds.
 const NEWEST = "2000";
 
 const drawFile = (file) => [
@@ -25,8 +25,12 @@ const asRow = (call) => ({
   state: call.undone_by ? "undone" : call.undoes ? "undo" : "done",
 });
 
+const WHY_NOT = {
+  "changed since": "no undo: changed since; undo the newer changes of it first",
+  "as before": "nothing to undo: it is as it was before the call",
+};
 const standingOf = ({ undone_by: by, standing }) =>
-  by ? `undone by ${by}` : `no undo: ${standing}${standing === "changed since" ? "; undo the newer changes of it first" : ""}`;
+  by ? `undone by ${by}` : (WHY_NOT[standing] ?? `no undo: ${standing}`);
 const footOf = (call, done) =>
   call.can_undo && mayAct() ? undo(call.entry, call.standing, done) : h("p.quiet", standingOf(call));
 
@@ -67,24 +71,26 @@ export const page = async ({ by = "file", path, call, agent }, signal) => {
   const tab = (value, label) =>
     h("a.chip", { href: `/files?${query({ by: value, agent })}`, "aria-current": value === by ? "true" : null }, label);
   const first = (items) => items.find((each) => (isByCall ? each.call === call : each.path === path));
+  const rest = status();
   let found = null;
   const made = await browse({
     label: isByCall ? "Calls that changed something" : "Files that were changed",
     kind: isByCall ? "calls" : "files",
-    head: [h("h1", "What agents changed"), chips("View", tab("file", "By file"), tab("call", "By call")), state],
+    head: [h("h1", "What agents changed"), chips("View", tab("file", "By file"), tab("call", "By call")), state, rest],
     draw: isByCall ? drawCall : drawFile,
     load: async () => {
       const fresh = await get("files", { agent, newest: NEWEST }, signal);
       found = found && fresh.is_part ? joined(found, fresh) : fresh;
       const { calls, files, omitted, is_part: isPart } = found;
-      const more = isPart ? "; reading older entries …" : omitted ? `; ${count(omitted, "older call")} left out` : "";
+      const more = isPart ? ", among the newest entries" : omitted ? `; ${count(omitted, "older call")} left out` : "";
       const said = `${count(files.length, "file")}, ${count(calls.length, "call")}${more}`;
       state.replaceChildren(files.length || isPart ? said : "No agent has changed a file yet.");
       return isByCall ? calls.map(asRow) : files.map((each) => ({ ...each, key: `${each.agent}:${each.path}` }));
     },
     show: async (item) => {
+      const all = () => get("files", { agent: item.agent, path: item.path }, signal);
       const known = isByCall ? [item] : found.calls.filter(isOf(item));
-      const calls = known.length ? known : (await get("files", { agent: item.agent, path: item.path }, signal)).calls;
+      const { calls } = known.length ? { calls: known } : await all();
       const feet = new Map();
       const stand = (each) => feet.set(each.entry, footOf(each, () => done(each.entry))).get(each.entry);
       // An undo changes what stands against the others.
@@ -93,13 +99,25 @@ export const page = async ({ by = "file", path, call, agent }, signal) => {
         const others = found.calls.filter(({ entry }) => entry !== undone && feet.has(entry));
         others.forEach((each) => feet.get(each.entry).replaceWith(stand(each)));
       };
-      const shown = calls.slice(0, SHOWN_MAX).map((each) => change(each, stand(each), signal));
-      const left = isByCall ? 0 : item.changes - shown.length;
+      const draw = (rows) => Promise.all(rows.map((each) => change(each, stand(each), signal)));
+      const shown = calls.slice(0, SHOWN_MAX);
+      const older = h("div");
+      const more = async () => {
+        const { calls: every, omitted } = await all();
+        const rest = every.filter(({ entry }) => !feet.has(entry));
+        older.append(...(await draw(rest.slice(0, SHOWN_MAX))));
+        if (rest.length > SHOWN_MAX) return "";
+        button.remove();
+        return h("p.quiet", omitted ? `${count(omitted, "older call")} left out` : "These are all.");
+      };
+      const said = status();
+      const button = acting("Show older changes", said, more);
+      const isAll = isByCall || (!found.is_part && item.changes <= shown.length);
       return h(
         "div",
         h("h2.title", code(isByCall ? item.call : item.path)),
-        await Promise.all(shown),
-        left > 0 && h("p.quiet", `${count(left, "older change")} not shown`),
+        await draw(shown),
+        !isAll && [older, h("div.acts", button, said)],
       );
     },
     address: ({ path: of, call: one } = {}) => `/files?${query({ by, agent, path: of, call: one })}`,
@@ -109,10 +127,13 @@ export const page = async ({ by = "file", path, call, agent }, signal) => {
   on("entry", (row) => row.event_type === "TOOL_RESULT" && made.soon(), signal);
   const whole = async () => {
     found = await get("files", { agent }, signal);
+    rest.replaceChildren();
     await made.reload();
     const item = first(made.list.items);
     if (item && !made.list.chosen) made.open(item);
   };
-  if (found.is_part) whole().catch(() => {}); // the list says that it has not read everything
+  const read = acting("Read older entries, too", rest, whole);
+  if (found.is_part) rest.append(read);
+  if (found.is_part && (path || call) && !made.list.chosen) read.click();
   return made.page;
 };

@@ -38,7 +38,7 @@ const filterBar = (wanted, changed) => {
     chips("Outcome", outcomes, h("label.check", all, "Include Paddock's own entries")),
     h(
       "details.more",
-      { open: names.some((name) => wanted[name]) },
+      { open: !wanted.call && names.some((name) => wanted[name]) },
       h("summary", "Filter"),
       h("div.fields", Object.entries(FIELDS).map(field), h("div.acts", h("button.primary", "Search"), clear)),
     ),
