@@ -91,6 +91,7 @@ PARTS = (
     Part("run_shell", "shell.py"),
     Part("The network of a command", "network.py"),
     Part("The hook", "hook.py"),
+    Part("The console in a browser", "console.py"),
     Part("MCP", "mcp.py"),
     Part("MCP beside other servers", "mcp_peers.py"),
     Part("Starting the command line", "startup.py"),

@@ -1,14 +1,26 @@
 """What somebody does in the pages happens, and what somebody else did shows in them."""
 
 import json
+from contextlib import closing
 
 import pytest
 
+from paddock.assembly.ledgers import open_plane_ledger
+from paddock.assembly.project import find_site
+from paddock.plane.environment import read_environment
+from paddock.plane.layout import LedgerName
+from paddock.values.entries import Entry
 from tests.support.console_pages import Page, opened
 from tests.support.consoles import make_call, serving
 from tests.support.mcp_servers import McpPlace
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.loopback]
+
+
+def append(place: McpPlace, name: LedgerName, entries: list[Entry]) -> None:
+    site = find_site(place.project, read_environment(place.variables), None)
+    with closing(open_plane_ledger(site.layout, site.environment, name)) as ledger:
+        ledger.append(entries)
 
 
 def test_a_link_opens_one_window_and_leaves_no_trace_in_its_address(place: McpPlace) -> None:
@@ -115,6 +127,86 @@ def test_a_change_is_taken_back_where_it_is_seen(page: Page) -> None:
     tab = page.open("/files?path=notes.md")
     tab.sees("no undo: changed since", ".detail")
     assert tab.problems == []
+
+
+def test_what_an_undo_frees_can_be_taken_back_next_and_the_rest_of_the_record_found(
+    page: Page,
+) -> None:
+    notes = page.place.project / "notes.md"
+    tab = page.open("/files?path=notes.md")
+    tab.sees("no undo: changed since; undo the newer changes of it first", ".change:last-child")
+    tab.click("Undo this call", ".change button")
+    tab.sees("Undone.", ".change")
+    tab.click("Undo this call", ".change:last-child button")
+    tab.sees("Undone.", ".change:last-child")
+    assert not notes.exists()
+    tab.click("why it was allowed", ".change a")
+    tab.sees("Only one call is listed.", ".head")
+    assert tab.until("document.querySelectorAll('.rows .row').length") == 1
+    tab.click("Show all")
+    tab.until("document.querySelectorAll('.rows .row').length > 4")
+    assert tab.problems == []
+
+
+def test_older_changes_of_a_file_are_shown_when_asked_for(page: Page) -> None:
+    made = {"path": "many.md", "kind": "created", "before": None, "after": None}
+    facts = {"tool": "create_file", "status": "ok", "effects": [made]}
+    about = {"session_id": "SES-0", "agent": "main", "metadata": facts}
+    append(page.place, LedgerName.HO1M, [Entry("TOOL_RESULT", **about)] * 25)
+    tab = page.open("/files?path=many.md")
+    tab.until("document.querySelectorAll('.change').length === 20")
+    tab.click("Show older changes")
+    tab.sees("These are all.", ".detail")
+    assert tab.run("document.querySelectorAll('.change').length") == 25
+    assert tab.problems == []
+
+
+def test_changes_far_back_in_the_record_are_read_when_asked_for(page: Page) -> None:
+    for _ in range(3):
+        append(page.place, LedgerName.HO1M, [Entry("X", session_id="SES-0")] * 700)
+    tab = page.open("/files")
+    tab.sees("0 files, 0 calls, among the newest entries")
+    tab.click("Read older entries, too")
+    tab.click("notes.md", ".row")
+    tab.sees("+2", ".detail")
+    tab = page.open("/files?path=notes.md")
+    tab.sees("+2", ".detail")
+    assert tab.problems == []
+
+
+def test_back_leads_from_one_item_to_its_list_on_a_phone(place: McpPlace) -> None:
+    with opened(place, width=360) as page:
+        tab = page.open("/files")
+        tab.click("notes.md", ".row")
+        tab.sees("Undo this call", ".detail")
+        tab.run("history.back()")
+        tab.until("location.search === '' && document.querySelector('.rows').checkVisibility()")
+        tab.run("history.forward()")
+        tab.sees("Undo this call", ".detail")
+        assert tab.problems == []
+
+
+def test_a_saved_policy_is_said_to_be_where_a_phone_shows_it(place: McpPlace) -> None:
+    with opened(place, width=360) as page:
+        tab = page.open("/policy")
+        tab.until("globalThis.policy?.value")
+        tab.run("policy.value += '# more\\n'; policy.dispatchEvent(new Event('input'))")
+        seen = (
+            "((box) => box.top < innerHeight && box.bottom > 0)(SELECTED.getBoundingClientRect())"
+        )
+        tab.click("What changes")
+        tab.until(seen.replace("SELECTED", "document.querySelector('.panel')"))
+        tab.click("Review and save …")
+        tab.click("Save and trust exactly this text")
+        tab.sees("Saved and trusted.", ".head")
+        tab.until(seen.replace("SELECTED", "document.querySelector('.head .good')"))
+        assert tab.problems == []
+
+
+def test_calls_are_shown_however_much_was_said_since(page: Page) -> None:
+    append(page.place, LedgerName.HO2M, [Entry("TURN_RECORDED", session_id="SES-0")] * 300)
+    tab = page.open("/now")
+    tab.sees("notes.md", "ul.calls")
 
 
 def test_a_call_shows_as_it_happens_without_a_reload(page: Page) -> None:
@@ -390,6 +482,9 @@ def test_a_change_that_a_person_approved_leads_back_to_the_call_that_asked(page:
     tab.sees("reach files.example.org, mail.example.org (after approval)", ".detail")
     tab.click("Approve these changes")
     tab.sees("The changes are in the project.", ".detail")
+    assert "none is in the project yet" not in tab.run(
+        "document.querySelector('.detail').innerText"
+    )
     tab = page.open("/files?path=notes.md")
     tab.sees("a person: apply", ".detail")
     tab.click("main, in CALL-", "a")

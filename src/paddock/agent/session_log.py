@@ -16,7 +16,7 @@ from paddock.agent.context import Conversation
 from paddock.agent.events import TurnOutcome
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.format.lines import StoredEntry
-from paddock.ledger.query import Filter, Ledgers
+from paddock.ledger.query import BadRow, Filter, Ledgers
 from paddock.plane.layout import LedgerName
 from paddock.text.json import BrokenJsonError, read_json
 from paddock.values import entries
@@ -43,15 +43,8 @@ class RecordedTurn(Struct, frozen=True):
         return self.user_message_cut_chars + self.response_cut_chars
 
     def as_json(self) -> dict[str, Json]:
-        return {
-            "turn": self.number,
-            "timestamp": self.timestamp,
-            "user_message": self.user_message,
-            "response": self.response,
-            "outcome": self.outcome,
-            "reason": self.reason,
-            "cut_chars": self.cut_chars,
-        }
+        names = ("timestamp", "user_message", "response", "outcome", "reason", "cut_chars")
+        return {"turn": self.number, **{name: getattr(self, name) for name in names}}
 
 
 class RecordedSession(Struct, frozen=True):
@@ -87,15 +80,23 @@ class RecordedSession(Struct, frozen=True):
         }
 
 
-def list_sessions(ledgers: Ledgers, agent: str | None = None) -> tuple[RecordedSession, ...]:
+def list_sessions(
+    ledgers: Ledgers, agent: str | None = None, last: int | None = None
+) -> tuple[RecordedSession, ...]:
     by_session: dict[str, list[StoredEntry]] = {}
-    # One pass over the ledger: a session's entries may be anywhere after its start.
-    for stored in _rows(ledgers, LedgerName.HO2M, Filter()):
-        by_session.setdefault(stored.entry.session_id, []).append(stored)
-    found = (_session(session_id, rows) for session_id, rows in by_session.items())
-    return tuple(
-        each for each in found if each is not None and (agent is None or each.agent == agent)
-    )
+    begun, first = dict[str, None](), Filter(entries.SESSION_START, agent=agent)
+    # One pass, newest first: all entries of a session are after its first start.
+    for row in ledgers.newest_first(LedgerName.HO2M):
+        if isinstance(row, BadRow):
+            raise _unreadable(LedgerName.HO2M)
+        session_id = row.entry.session_id
+        by_session.setdefault(session_id, []).append(row)
+        if first.matches(row) and not row.entry.metadata.get("resumed"):
+            begun[session_id] = None
+            if len(begun) == last:
+                break
+    found = (_session(each, by_session[each][::-1]) for each in reversed(begun))
+    return tuple(each for each in found if each is not None)
 
 
 def find_session(ledgers: Ledgers, session_id: str) -> RecordedSession | None:
@@ -105,13 +106,14 @@ def find_session(ledgers: Ledgers, session_id: str) -> RecordedSession | None:
 def _rows(ledgers: Ledgers, name: LedgerName, wanted: Filter) -> Sequence[StoredEntry]:
     found = ledgers.query(name, wanted, None)
     if found.bad:
-        # Threat: making a line unreadable would remove a turn from the session.
-        raise LedgerDamagedError(
-            f"{len(found.bad) + found.bad_omitted} bad lines in the ledger {name}",
-            where=name,
-            hint="find them with: paddock ledger verify",
-        )
+        raise _unreadable(name)
     return found.entries
+
+
+def _unreadable(name: LedgerName) -> LedgerDamagedError:
+    """Threat: making a line unreadable would remove a turn from the session."""
+    said = f"bad lines in the ledger {name}"
+    return LedgerDamagedError(said, where=name, hint="find them with: paddock ledger verify")
 
 
 class _Start(Struct, frozen=True):
@@ -224,8 +226,7 @@ def restore(ledgers: Ledgers, session: RecordedSession) -> tuple[Conversation, t
         )
     if cut_short:
         notices.append(f"of {cut_short} turns the last calls before a failure are not restored")
-    cut = sum(turn.cut_chars for turn in session.turns)
-    if cut:
+    if cut := sum(turn.cut_chars for turn in session.turns):
         notices.append(f"{cut} characters of long messages and responses were not kept")
     return conversation, tuple(notices)
 
@@ -242,8 +243,7 @@ def tokens_charged(ledgers: Ledgers, session_id: str) -> int:
 
 
 def _exchanges(ledgers: Ledgers, session_id: str) -> Sequence[StoredEntry]:
-    wanted = Filter(event_type=entries.LLM_CALL, session_id=session_id)
-    return _rows(ledgers, LedgerName.HO1M, wanted)
+    return _rows(ledgers, LedgerName.HO1M, Filter(entries.LLM_CALL, session_id))
 
 
 class _Between(Struct):

@@ -49,9 +49,7 @@ def _paths_of(entry: Entry) -> Iterator[str]:
             yield target or _ROOT
     for each in (*_items(entry, "effects"), *_items(entry, "refused")):
         named = cast("dict[str, Json]", each) if isinstance(each, dict) else {}
-        for path in (named.get("path"), named.get("to")):
-            if isinstance(path, str):
-                yield path
+        yield from (path for path in map(named.get, ("path", "to")) if isinstance(path, str))
 
 
 def _hosts_of(entry: Entry) -> Iterator[str]:
@@ -132,9 +130,8 @@ class Filter(Struct, frozen=True):
 
 
 def _bound(seconds: float) -> str:
-    if seconds >= TIMESTAMP_SECONDS_MAX:
-        return _NEWEST
-    return format_timestamp(seconds + _HALF_MICROSECOND)
+    is_late = seconds >= TIMESTAMP_SECONDS_MAX
+    return _NEWEST if is_late else format_timestamp(seconds + _HALF_MICROSECOND)
 
 
 class BadRow(Struct, frozen=True):
@@ -336,13 +333,16 @@ _NOTHING: Final = Rows((), (), 0, 0)
 _PASSED_MAX: Final = 1_000
 
 
-class Ledgers:
-    def __init__(self, paths: Mapping[LedgerName, Path]) -> None:
-        self._paths = paths
+class Ledgers(Struct, frozen=True):
+    paths: Mapping[LedgerName, Path]
+
+    def newest_first(self, name: LedgerName) -> Iterator[StoredEntry | BadRow]:
+        path = self.paths[name]
+        return _newest_first(str(path), lambda _: True) if stands(path) else iter(())
 
     def query(self, name: LedgerName, wanted: Filter, last: int | None, skip: int = 0) -> Rows:
         """Return the `last` newest after `skip` newer ones, which are read in small batches."""
-        path, before = self._paths[name], None
+        path, before = self.paths[name], None
         while stands(path):
             passed = query(str(path), wanted, last=min(skip, _PASSED_MAX), before=before)
             if not passed.entries:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from paddock.agent.session_log import list_sessions, tokens_charged
-from paddock.apps.web.view import WEB, ServedPlane, row_json
+from paddock.apps.web.view import WEB, Number, ServedPlane, row_json
 from paddock.assembly.questions import require_past_agent
 from paddock.assembly.sessions import SessionWish, open_session, require_session, sessions_of
 from paddock.assembly.undo import Past, open_past
@@ -20,9 +20,13 @@ _SESSIONS_MAX: Final = 500
 
 
 def list_files(
-    plane: ServedPlane, *, agent: str | None = None, path: str | None = None
+    plane: ServedPlane, *, agent: str | None = None, path: str | None = None, newest: Number = 0
 ) -> dict[str, Json]:
-    with open_past(plane.project()) as past:
+    """List the changes of all calls, or of those of the `newest` entries."""
+    project = plane.project()
+    rows = sessions_of(project).query(LedgerName.HO1M, Filter(), newest).entries
+    is_part = bool(rows and rows[0].seq)
+    with open_past(project, rows if is_part else None) as past:
         calls = list(past.calls) if path is None else past.of_path(path)
         if agent is not None:
             past.require_agent(agent)
@@ -31,6 +35,7 @@ def list_files(
         return {
             "calls": [past.call_json(call, undone) for call in shown],
             "omitted": len(calls) - len(shown),
+            "is_part": is_part,
             "files": _files(past, calls),
             "bad": len(past.bad),
         }
@@ -51,8 +56,11 @@ def _files(past: Past, calls: Iterable[PastCall]) -> list[Json]:
     ]
 
 
-def show_diff(plane: ServedPlane, *, call: str) -> dict[str, Json]:
-    with open_past(plane.project()) as past:
+def show_diff(plane: ServedPlane, *, call: str, session: str | None = None) -> dict[str, Json]:
+    """Compare a call's files before and after; `session` finds it without reading all entries."""
+    project, of_it = plane.project(), Filter(session_id=session)
+    rows = session and sessions_of(project).query(LedgerName.HO1M, of_it, None).entries
+    with open_past(project, rows or None) as past:
         found = past.find(call)
         return {"call": found.call_id, "tool": found.tool, **past.diff(found).as_json()}
 
@@ -68,7 +76,7 @@ def list_recorded(plane: ServedPlane, *, agent: str | None = None) -> dict[str, 
     project = plane.project()
     if agent is not None:
         require_past_agent(project, agent)
-    found = list_sessions(sessions_of(project), agent)[: -_SESSIONS_MAX - 1 : -1]
+    found = list_sessions(sessions_of(project), agent, _SESSIONS_MAX)[::-1]
     return {"sessions": [each.as_json() for each in found]}
 
 

@@ -106,11 +106,8 @@ def reach(project: Project, *names: str) -> str:
                 target = "any host" if target in ("", "*", "**") else target
                 if outcome in ("allow", "ask"):
                     hosts[target + (" (after approval)" if outcome == "ask" else "")] = None
-    return (
-        f"rules let commands reach {', '.join(hosts)}"
-        if hosts
-        else "no rule lets commands reach a host"
-    )
+    said = f"rules let commands reach {', '.join(hosts)}"
+    return said if hosts else "no rule lets commands reach a host"
 
 
 def _rule_json(item: Item) -> dict[str, Json]:
@@ -171,11 +168,8 @@ def save(plane: ServedPlane, *, text: str, before: str, confirm: str = "") -> di
     own = candidate.files.project
     if before != ("" if own is None else own.digest):
         raise HttpRefusal(409, "web.changed", "the policy has changed since it was read")
-    project, policy, there = (
-        plane.opened(),
-        _policy(candidate),
-        None if own is None else own.content,
-    )
+    project, policy = plane.opened(), _policy(candidate)
+    there = None if own is None else own.content
     agents = plan_agents(policy, project.agents, project.root.path, candidate.name)
     shown = digest_of(before.encode() + b"\n" + candidate.content)
     if not confirm:

@@ -1,7 +1,7 @@
 """Ledgers: search, one entry, its proof, verify, sign, export; and the state for the "now" page."""
 
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from functools import lru_cache
 from heapq import nlargest
@@ -17,8 +17,10 @@ from paddock.apps.command import seconds_of
 from paddock.apps.web.inbox import requests_json
 from paddock.apps.web.policy import reach
 from paddock.apps.web.view import (
+    NAMES,
     UNANSWERED,
     HttpRefusal,
+    Number,
     ServedPlane,
     damage_of,
     entry_json,
@@ -49,8 +51,8 @@ from paddock.values import entries
 from paddock.values.calls import Json
 
 Row = tuple[LedgerName, StoredEntry]
-Number = Annotated[int, Meta(ge=0)]
 
+_OF_CALLS: Final = (LedgerName.GOVERNANCE, LedgerName.HO1M)
 _READ_MAX: Final = 200
 _SESSIONS_MAX: Final = 10
 _OUTPUT_CHARS_MAX: Final = 100_000
@@ -61,6 +63,7 @@ def search(
     plane: ServedPlane,
     *,
     ledger: LedgerName | None = None,
+    calls: bool = False,
     type_: str | None = None,
     agent: str | None = None,
     session: str | None = None,
@@ -74,7 +77,7 @@ def search(
     before: str = "",
     limit: Annotated[int, Meta(ge=1, le=500)] = 100,
 ) -> dict[str, Json]:
-    """Find the newest entries. `before` gives the number per ledger where earlier pages ended."""
+    """Find the newest entries before a cursor; `calls`: only in the ledgers that have calls."""
     wanted = Filter(
         *(type_, session, call, agent),
         # Everything that was refused, also after a question.
@@ -90,7 +93,8 @@ def search(
     if not all(at.isascii() and at.isdecimal() and len(at) < 17 for _, _, at in pairs):
         raise HttpRefusal(400, "args.invalid", "before: not a cursor of an earlier response")
     ends = {name: int(at) for name, _, at in pairs}
-    rows, damaged = _newest(plane, wanted, limit + 1, ends, ledger)
+    among = _OF_CALLS if calls else NAMES
+    rows, damaged = _newest(plane, wanted, limit + 1, ends, (ledger,) if ledger else among)
     shown = nlargest(limit, rows, key=_age)
     ends |= {name: row.seq for name, row in shown}
     cursor = ",".join(f"{name}:{seq}" for name, seq in ends.items())
@@ -116,7 +120,7 @@ def _with_states(plane: ServedPlane, rows: list[Row]) -> Iterator[tuple[Row, str
             state = "open"
         elif state == UNANSWERED:
             wanted = Filter(entries.APPROVAL_ANSWERED, entry.session_id or None, entry.call_id)
-            answers, _ = _newest(plane, wanted, 1, only=LedgerName.GOVERNANCE)
+            answers, _ = _newest(plane, wanted, 1, among=(LedgerName.GOVERNANCE,))
             state = state_of(answers[0][1].entry) if answers else state
         yield each, state
 
@@ -126,13 +130,13 @@ def _newest(
     wanted: Filter,
     last: int,
     ends: dict[str, int] | None = None,
-    only: LedgerName | None = None,
+    among: Sequence[LedgerName] = NAMES,
 ) -> tuple[list[Row], list[Json]]:
     rows: list[Row] = []
     damaged: list[Json] = []
     for name, path in plane.ledgers().items():
         try:
-            if only in (None, name) and stands(path):
+            if name in among and stands(path):
                 found = query(str(path), wanted, last=last, before=(ends or {}).get(name))
                 rows += [(name, row) for row in found.entries]
                 bad = map(damage_of, found.bad)
@@ -156,7 +160,7 @@ def show_now(plane: ServedPlane) -> dict[str, Json]:
         project = plane.project()
         found |= {"notices": list[Json](policy_notices(project)), "walls": _walls(project)}
         found["waiting"] = list[Json](requests_json(project))
-        sessions = list_sessions(sessions_of(project))[: -_SESSIONS_MAX - 1 : -1]
+        sessions = list_sessions(sessions_of(project), last=_SESSIONS_MAX)[::-1]
         found["sessions"] = [each.as_json() for each in sessions]
     except PaddockError as error:
         found["notices"] = [error.render()]
@@ -204,12 +208,12 @@ def _call_json(plane: ServedPlane, entry: entries.Entry) -> dict[str, Json]:
     wanted = Filter(call_id=entry.call_id, session_id=entry.session_id or None)
     rows = sorted(_newest(plane, wanted, _READ_MAX)[0], key=_age)
     found: dict[str, Json] = {"entries": [entry_json(*each) for each in rows]}
-    found |= {"told": None, "now": None, "text": "", "diff": None, "outputs": []}
+    found |= {"told": None, "now": None, "diff": None, "outputs": []}
     path, governance = plane.ledgers()[LedgerName.HO1M], plane.ledgers()[LedgerName.GOVERNANCE]
     calls, _ = recorded_calls(path, entry.call_id, governance, entry.session_id)
     if calls:
-        found |= {"told": calls[0].as_json(), "text": calls[0].render()}
-        found["now"] = decided_now(plane.project, calls[0]).as_json()
+        now = decided_now(plane.project, calls[0])
+        found |= {"told": calls[0].as_json(), "now": now.as_json()}
     # The record is shown even if the project no longer loads.
     with suppress(PaddockError):
         project = plane.project()
@@ -285,17 +289,10 @@ def prove(plane: ServedPlane, *, ledger: LedgerName, seq: Number) -> dict[str, J
         said = "no checkpoint covers this entry yet"
         raise HttpRefusal(409, "web.unsigned", said, "create a checkpoint, then try again")
     proof = prove_inclusion(path, seq, signed)
-    return {
-        "ledger": ledger,
-        "seq": seq,
-        "size": proof.size,
-        "leaf": proof.leaf.hex(),
-        "line": b64encode(stored.line).decode(),
-        "path": [each.hex() for each in proof.hashes],
-        "root": signed.checkpoint.root.hex(),
-        "note": proof.note,
-        "key": "" if genesis is None else genesis.public_key,
-    }
+    found: dict[str, Json] = {"ledger": ledger, "seq": seq, "size": proof.size}
+    found |= {"leaf": proof.leaf.hex(), "line": b64encode(stored.line).decode()}
+    found |= {"path": [each.hex() for each in proof.hashes], "root": signed.checkpoint.root.hex()}
+    return {**found, "note": proof.note, "key": "" if genesis is None else genesis.public_key}
 
 
 def export(

@@ -3,9 +3,9 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, cast
+from typing import Annotated, Final, cast
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from paddock.apps.command import fields, operator
@@ -28,6 +28,7 @@ from paddock.runtime.prepared import Bounds
 from paddock.values import entries
 from paddock.values.calls import Json
 
+Number = Annotated[int, Meta(ge=0)]
 NAMES: Final = (LedgerName.GOVERNANCE, LedgerName.HO2M, LedgerName.HO1M, LedgerName.PACKAGES)
 WEB: Final = Bounds(door="web")
 _METADATA_CHARS_MAX: Final = 8_000
@@ -65,12 +66,8 @@ class ServedPlane(Struct, frozen=True):
 def entry_json(ledger: str, stored: StoredEntry) -> dict[str, Json]:
     entry = stored.entry
     named = ("event_type", "submission_id", "decision", "reason", "session_id", "agent", "call_id")
-    return {
-        "ledger": ledger,
-        **fields(stored, "id", "seq", "timestamp"),
-        **fields(entry, *named),
-        "metadata": dict(entry.metadata),
-    }
+    placed = {"ledger": ledger, **fields(stored, "id", "seq", "timestamp")}
+    return {**placed, **fields(entry, *named), "metadata": dict(entry.metadata)}
 
 
 def row_json(ledger: str, stored: StoredEntry) -> dict[str, Json]:
@@ -144,8 +141,8 @@ def error_json(error: PaddockError | HttpRefusal) -> dict[str, Json]:
 
 
 def refused(error: PaddockError | HttpRefusal) -> Response:
-    status = next((number for kind, number in _STATUSES if isinstance(error, kind)), 500)
-    status = error.status if isinstance(error, HttpRefusal) else status
+    known = (number for kind, number in _STATUSES if isinstance(error, kind))
+    status = error.status if isinstance(error, HttpRefusal) else next(known, 500)
     return json_response({"error": error_json(error)}, status)
 
 

@@ -6,8 +6,7 @@ import { count, h, problemOf, soon, visible } from "./dom.js";
 const PAGES = ["now", "inbox", "timeline", "files", "policy", "sessions", "ledgers"];
 const at = (id) => document.getElementById(id);
 const main = at("main");
-const AWAY = { away: "No connection, trying again", full: "Too many windows open" };
-const STATES = { live: "Live", closed: "Closed", ...AWAY };
+const STATES = { live: "Live", closed: "Closed", away: "No connection, trying again", full: "Too many windows open" };
 
 let leaving = new AbortController();
 let [waiting, title] = [null, "Paddock"];
@@ -96,10 +95,10 @@ const state = (name) => {
   if (name === "closed") alertOf("", help);
 };
 on("state", state);
-const recount = soon(countWaiting, 300);
-on("inbox", recount);
+on("inbox", soon(countWaiting, 300));
 // A call may change the file that a question is about: then the question is outdated.
-on("entry", (row) => row.event_type === "TOOL_RESULT" && recount());
+const recount = soon(countWaiting, 2000);
+on("entry", (row) => row.event_type === "TOOL_RESULT" && waiting?.length && recount());
 on("damaged", damaged);
 
 const about = async () => {

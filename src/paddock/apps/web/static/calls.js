@@ -100,8 +100,8 @@ export const drawCall = (row) => [
   stateMark(row.state),
 ];
 
-export const linkTo = (row) => `/timeline?entry=${encodeURIComponent(keyOf(row))}`;
-export const callItem = (row, ...more) => h("li", h("a.row", { href: linkTo(row) }, drawCall(row)), more);
+export const callItem = (row, ...more) =>
+  h("li", h("a.row", { href: `/timeline?${query({ entry: keyOf(row) })}` }, drawCall(row)), more);
 // The call whose request a person granted, if this call ran by that grant.
 export const askedBy = async (call, session, signal) => {
   const { entries: rows } = await get("timeline", { call, session, limit: "200" }, signal);
@@ -117,7 +117,7 @@ export const askedBy = async (call, session, signal) => {
   return asked && ["asked by", h("a", { href: to }, asked.agent, ", in ", code(asked.call_id))];
 };
 // Links to the timeline, since not every session is a conversation.
-export const sessionLink = (id) => id && h("a", { href: `/timeline?session=${encodeURIComponent(id)}` }, id);
+export const sessionLink = (id) => id && h("a", { href: `/timeline?${query({ session: id })}` }, id);
 
 // A request in words: "main wants to delete README.md".
 export const wish = (request) => {

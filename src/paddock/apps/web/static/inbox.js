@@ -106,18 +106,20 @@ const detailOf = (request, done) => {
   const replaced = request.diff ? [] : (REPLACES[request.tool] ?? []);
   const change = request.diff || replacement(replaced, given);
   const command = typeof given.command === "string" ? ["command"] : [];
+  const notYet = h("p", "The command ran in a copy. These are its changes; none is in the project yet.");
+  const ended = () => (notYet.remove(), done());
   const unset = Object.keys(filled).filter((name) => [null, false, ""].includes(filled[name]));
   return h(
     "div",
     h("h2.title", wish(request)),
     request.outdated && h("p.notice", "Outdated, cannot be answered any more: ", request.outdated),
     request.warnings.map((each) => h("p.notice", each)),
-    isWaiting(request) && mayAct() && answering(request, done),
+    isWaiting(request) && mayAct() && answering(request, ended),
     answered && h("p", h("strong", request.state), ` by ${answered}`, note && `: ${note}`),
     section(
       "What it would do",
       command.map((name) => block(given[name])),
-      request.has_changes && h("p", "The command ran in a copy. These are its changes; none is in the project yet."),
+      request.has_changes && notYet,
       change && diff(change),
       // Omits only arguments that are shown above.
       argumentsOf(given, change ? [...command, ...replaced] : command),

@@ -109,7 +109,9 @@ export const browse = async ({ head, load, show, address, first, signal, ...want
   const open = async (item) => {
     place.classList.add("open");
     list.pick(item.key);
-    history.replaceState(null, "", address(item));
+    // In a narrow window it is a page of its own, which Back leaves.
+    const isPage = !isWide() && address(item) !== location.pathname + location.search;
+    history[isPage ? "pushState" : "replaceState"](null, "", address(item));
     const found = await Promise.resolve(item).then(show).catch(problemOf);
     // Another item may have been chosen meanwhile.
     if (signal.aborted || list.chosen !== item.key) return;

@@ -59,7 +59,7 @@ export const page = async (_, signal) => {
     );
   };
   const load = async () => {
-    const asked = [get("now", {}, signal), get("timeline", { limit: READ }, signal)];
+    const asked = [get("now", {}, signal), get("timeline", { calls: "true", limit: READ }, signal)];
     [now, { entries: rows }] = await Promise.all(asked);
     draw();
   };

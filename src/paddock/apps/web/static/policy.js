@@ -175,6 +175,7 @@ export const page = async ({ action, rule: text }, signal) => {
       show();
       look();
       said.replaceChildren(h("p.state.good", "Saved and trusted."));
+      said.scrollIntoView({ block: "center" });
     };
     panel.replaceChildren(review(found, agree, look));
     panel.querySelector("h2").focus();
@@ -185,7 +186,7 @@ export const page = async ({ action, rule: text }, signal) => {
     area.value = file.text;
     area.dispatchEvent(new Event("input"));
   });
-  const tabs = names.map((name) => chip(name, name === chosen, () => turnTo(name)));
+  const tabs = names.map((name) => chip(name, name === chosen, () => (turnTo(name), panel.scrollIntoView({ block: "nearest" }))));
   const turnTo = (name) => {
     chosen = name;
     tabs.forEach((each, at) => each.setAttribute("aria-pressed", String(names[at] === name)));

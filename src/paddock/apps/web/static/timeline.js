@@ -38,7 +38,7 @@ const filterBar = (wanted, changed) => {
     chips("Outcome", outcomes, h("label.check", all, "Include Paddock's own entries")),
     h(
       "details.more",
-      { open: names.some((name) => wanted[name]) },
+      { open: !wanted.call && names.some((name) => wanted[name]) },
       h("summary", "Filter"),
       h("div.fields", Object.entries(FIELDS).map(field), h("div.acts", h("button.primary", "Search"), clear)),
     ),
@@ -47,13 +47,14 @@ const filterBar = (wanted, changed) => {
 
 export const page = async ({ entry, ...wanted }, signal) => {
   const { all, ...asked } = wanted;
+  const wish = { ...asked, limit: PAGE, calls: !all && !asked.ledger && "true" };
   const state = h("p.quiet.count", { role: "status" });
   let [rows, next, isAsking] = [[], null, false];
 
   const isShown = (row) => all || asked.ledger || isCall(row) || row.event_type.startsWith("NET_");
   const items = () => fold(rows).filter(isShown);
   const load = async () => {
-    const found = await get("timeline", { ...asked, limit: PAGE, before: next }, signal);
+    const found = await get("timeline", { ...wish, before: next }, signal);
     ({ next } = found);
     rows = [...rows, ...found.entries];
     const searching = next ? "Searching older entries …" : "Nothing matches.";
@@ -72,20 +73,28 @@ export const page = async ({ entry, ...wanted }, signal) => {
     history.pushState(null, "", `/timeline?${query({ ...wanted, ...values })}`);
     dispatchEvent(new PopStateEvent("popstate"));
   };
-  // Only the server knows which entries match, and the current state of a question.
+  const redraw = soon(() => made?.list.set(items()));
+  const merge = (news) => {
+    const fresh = new Set(news.map(keyOf));
+    rows = [...news, ...rows.filter((each) => !fresh.has(keyOf(each)))];
+    redraw();
+  };
+  // Only the server knows which entries match a filter, and the current state of a question.
   const update = soon(async () => {
-    const found = await get("timeline", { ...asked, limit: PAGE }, signal);
-    const fresh = new Set(found.entries.map(keyOf));
-    if (rows.some((each) => fresh.has(keyOf(each)))) {
-      rows = [...found.entries, ...rows.filter((each) => !fresh.has(keyOf(each)))];
-    } else [rows, next] = [found.entries, found.next]; // more are new than one response holds
-    if (!signal.aborted) made.list.set(items());
+    const found = await get("timeline", wish, signal);
+    const known = new Set(rows.map(keyOf));
+    // More may be new than one response holds.
+    if (!found.entries.some((each) => known.has(keyOf(each)))) [rows, next] = [[], found.next];
+    merge(found.entries);
   });
+  // Without a filter no request is needed: many windows may follow many calls.
+  const added = (row) => (Object.values(asked).some(Boolean) ? update() : merge([row]));
 
+  const only = asked.call && h("p.quiet.count", "Only one call is listed. ", h("a", { href: "/timeline" }, "Show all"));
   let made = null;
   made = await browse({
     label: "What happened, newest first",
-    head: [h("h1", "What happened"), filterBar(wanted, changed), state],
+    head: [h("h1", "What happened"), filterBar(wanted, changed), only, state],
     draw: drawCall,
     load,
     show: (item) => show(item.ledger, item.seq, signal),
@@ -98,6 +107,7 @@ export const page = async ({ entry, ...wanted }, signal) => {
     more: () => older().catch(() => (isAsking = false)),
     signal,
   });
-  for (const news of ["entry", "inbox", "hello"]) on(news, update, signal);
+  on("entry", added, signal);
+  for (const news of ["inbox", "hello"]) on(news, update, signal);
   return made.page;
 };
