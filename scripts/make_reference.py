@@ -371,6 +371,10 @@ they read only the pipe and write no file.
 Any other substitution is known only when the line runs, so only an `allow` for every command
 covers it.
 
+A line that sources a file, or changes `PATH` or `PYTHONPATH`, may run another program under a name,
+as a script may. No narrow `allow` matches it, and where a rule denies or asks about some command it
+is at least `confine`.
+
 For `ask` and `deny`, `rm -rf`, `rm -fr`, `rm -r -f` and `rm --recursive --force` are the same,
 wherever the options are. For `allow` they are different commands.
 

@@ -92,6 +92,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             tests=(
                 "tests/unit/policy/test_policy_lines.py",
                 "tests/unit/policy/test_policy_real_lines.py",
+                "tests/unit/policy/test_policy_honest_lines.py",
                 "tests/property/test_commands_in_bash.py",
             ),
             mutants=(
@@ -101,9 +102,11 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "another-directory-is-the-same.toml",
                 "documents-are-no-programs.toml",
                 "long-lines-are-read-for-minutes.toml",
+                "names-hold-only-numbers.toml",
                 "other-orders-are-other-rules.toml",
                 "parts-without-end-are-judged.toml",
                 "settings-start-nothing.toml",
+                "sourced-files-run-anywhere.toml",
                 "zsh-writes-unseen.toml",
             ),
         ),

@@ -2,6 +2,7 @@
 
     parse              a line → its simple commands, and everything doubtful about it
     walk, words        the syntax tree, and the meaning of its words
+    numbers            arithmetic in which only numbers take part
     unwrap             the programs that a command, or a line that does not parse, would start
     pattern            the target of a rule, and what its wildcards never cover
     programs           tables of what programs start, write and run

@@ -48,7 +48,7 @@ _ASSIGNING: Final = frozenset(
 
 
 class Numbers(Struct):
-    """What a line evaluates as arithmetic, and which variables it assigns only numbers."""
+    """Arithmetic of a line, and the variables that it assigns, with True if only numbers."""
 
     evaluated: list[tuple[str, frozenset[str] | None]] = []
     """Why it is in doubt, and the names of its variables; None if it is not plain."""
