@@ -736,6 +736,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/kernel/test_shell_sessions.py",
                 "tests/kernel/test_shell_processes.py",
                 "tests/kernel/test_native_shells.py",
+                "tests/unit/apps/hook/test_background.py",
             ),
             mutants=(
                 "snapshots-are-not-judged.toml",
@@ -745,6 +746,8 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "own-changes-are-overwritten.toml",
                 "others-changes-are-taken-back.toml",
                 "sessions-share-a-network.toml",
+                "other-kinds-meet.toml",
+                "narrow-commands-meet.toml",
             ),
         ),
         "G50": Guarantee(

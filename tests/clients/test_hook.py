@@ -6,6 +6,7 @@ is a server on this machine.
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from paddock.plane.environment import read_environment
-from tests.support.real_clients import ERRAND, Desk, broken_copy, desk, wants
+from tests.support.real_clients import ERRAND, TASK, Desk, broken_copy, desk, wants
 from tests.support.trusting import record_trust
 from tests.support.wire_words import Said, says
 
@@ -278,6 +279,66 @@ def test_claude_code_runs_the_wrapped_command_and_the_sandbox_holds_it(here: Des
     assert (entry["decision"], entry["metadata"]["sandboxed"]) == ("confine", True)
     # Said once, to the model and to the person.
     assert ran.seen().count("commands now run in its sandbox") > 0
+
+
+SERVES = """
+import http.server, threading, time
+served = http.server.ThreadingHTTPServer(("", 8123), http.server.SimpleHTTPRequestHandler)
+threading.Thread(target=served.serve_forever, daemon=True).start()
+open("made", "w").write("by the server")
+print("serving", flush=True)
+page = ""
+while True:
+    with open("page.html") as file:
+        page, before = file.read(), page
+    if page != before:
+        print("page:", page, flush=True)
+    time.sleep(0.01)
+"""
+FETCHES = """python3 -c '
+import sys, time, urllib.request as u
+found = "nothing"
+for _ in range(int(sys.argv[2])):
+    try:
+        found = u.urlopen("http://localhost:8123/page.html").read().decode()
+    except OSError:
+        pass
+    if found == sys.argv[1]:
+        break
+    time.sleep(0.02)
+print(found)
+'"""
+"""Until the page is what the first argument says; the second says how often it is tried."""
+
+
+@pytest.mark.needs("claude", "stage")
+def test_claude_code_s_background_command_is_met_sees_edits_and_lands_when_stopped(here: Desk):
+    here.paddock("hook", "install", "--yes")
+    (here.project / "serve.py").write_text(SERVES)
+    page = here.project / "page.html"
+    page.write_text("first")
+    start = wants("Bash", command="python3 serve.py", description="x", run_in_background=True)
+    before, after, last = (
+        wants("Bash", command=f"{FETCHES} {told}", description="x")
+        for told in ("first 500", "second 500", "second 1")
+    )
+    edit = wants("Write", file_path=str(page), content="second")
+    stop = wants("TaskStop", task_id=TASK)
+    turns = start, before, wants("Read", file_path=str(page)), edit, after, stop, last
+    ran = here.claude(*turns, says("done"), options=(*ACCEPT_EDITS, "--allowedTools", "TaskStop"))
+
+    told = ran.answers()
+    fetched = [told[turn_id(each)] for each in (before, after, last)]
+    assert fetched == ["first", "second", "nothing"]
+    assert "Successfully stopped" in told[turn_id(stop)]
+    printed = re.search(r"written to: (\S+)\.", told[turn_id(start)])
+    assert printed is not None
+    said = Path(printed[1]).read_text()
+    assert said.startswith("serving\npage: first\n")
+    assert "page: second\n" in said
+    assert (here.project / "made").read_text() == "by the server"
+    found = [entry["metadata"] for entry in entries(here) if entry["call_id"] == turn_id(start)]
+    assert [(each["answer"], each["sandboxed"]) for each in found] == [("allow", True)]
 
 
 @pytest.mark.needs("claude", "stage")

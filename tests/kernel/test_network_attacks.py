@@ -386,7 +386,7 @@ def test_no_other_spelling_of_a_name_or_address_gets_out(tmp_path: Path):
 ASK = """
 import socket, struct, sys, os
 sys.path.insert(0, os.path.dirname(sys.argv[1]))
-from attacks import question
+from attacks import name_server, question
 good, evil = b'good.example.org', b'evil.example.org'
 whole = question(good)
 loop = whole[:12] + b'\\xc0\\x0c' + whole[-4:]
@@ -409,7 +409,7 @@ messages = {
 for name, message in messages.items():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
         made.settimeout(1 if name == 'an answer' else 5)
-        made.connect(('127.0.0.53', 53))
+        made.connect((name_server(), 53))
         made.send(message)
         try:
             answer = made.recv(600)
@@ -713,9 +713,9 @@ def counting_descriptors() -> Generator[list[int], None, None]:
 ASK_FOR_MANY = """
 import os, socket, sys
 sys.path.insert(0, os.path.dirname(sys.argv[1]))
-from attacks import question
+from attacks import name_server, question
 made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-made.connect(('127.0.0.53', 53))
+made.connect((name_server(), 53))
 made.setblocking(False)
 for number in range(6000):
     try: made.send(question(b'n%d.example.org' % number))
@@ -723,7 +723,7 @@ for number in range(6000):
     if number % 50 == 0: os.sched_yield()
 # Another socket, whose answer says that those before it have been looked at.
 last = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-last.connect(('127.0.0.53', 53))
+last.connect((name_server(), 53))
 last.settimeout(0.2)
 for _ in range(100):
     last.send(question(b'last.example.org'))
@@ -832,9 +832,9 @@ def test_thousands_of_half_hellos_reach_nobody_and_delay_nobody(tmp_path: Path, 
 ASK_BADLY = """
 import os, socket, sys
 sys.path.insert(0, os.path.dirname(sys.argv[1]))
-from attacks import question
+from attacks import name_server, question
 made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-made.connect(('127.0.0.53', 53))
+made.connect((name_server(), 53))
 made.setblocking(False)
 whole = question(b'evil.example.org')
 for number in range(30000):

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
+from tests.support import forked
 from tests.support.disks import temporaries
 from tests.support.shells import OPEN, Yard, hide, start
 
@@ -413,11 +414,23 @@ def freely(base: Path, attack: Attack) -> bool:
                 path.chmod(0o755)
 
 
-def fenced(base: Path, attack: Attack, *, is_lasting: bool) -> tuple[bool, str]:
+def by_a_client(yard: Yard, line: str) -> str:
+    """What a background command of the hook said."""
+    session = f"--session={yard.base}/sessions/x"
+    given = ["--plane", str(yard.root), "--agent", "main", "--background", session, "--", line]
+    ran = forked.run(forked.WRAPPED, given, env=yard.all_variables, cwd=yard.root)
+    assert ran.returncode != 126, ran.stderr
+    return f"{ran.stdout}{ran.stderr}"
+
+
+def fenced(base: Path, attack: Attack, *, way: str) -> tuple[bool, str]:
     root, outside = furnish(base)
     yard = Yard(base, POLICY).make()
+    if way == "a client's":
+        said = by_a_client(yard, hide(attack.line))
+        return attack.reached(root, outside), said
     with yard.opened() as terminal:
-        if is_lasting:
+        if way == "lasting":
             process = start(terminal, hide(attack.line), tty=True)
             process.ended()
             return attack.reached(root, outside), process.said
@@ -432,15 +445,15 @@ def test_the_list_is_long_enough(capsys):
     assert len(ATTACKS) >= 69
 
 
-@pytest.mark.parametrize("is_lasting", [False, True])
+@pytest.mark.parametrize("way", ["once", "lasting", "a client's"])
 @pytest.mark.parametrize(("number", "name"), list(enumerate(ATTACKS, 1)))
 def test_an_attack_that_works_in_a_shell_does_not_work_through_the_tool(
-    tmp_path: Path, number: int, name: str, is_lasting: bool
+    tmp_path: Path, number: int, name: str, way: str
 ):
     attack = ATTACKS[name]
     (tmp_path / "free").mkdir()
     (tmp_path / "fenced").mkdir()
     assert freely(tmp_path / "free", attack), "without a sandbox it reaches its goal"
-    reached, said = fenced(tmp_path / "fenced", attack, is_lasting=is_lasting)
+    reached, said = fenced(tmp_path / "fenced", attack, way=way)
 
     assert not reached, said

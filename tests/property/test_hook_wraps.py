@@ -39,15 +39,19 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("shell", SHELLS)
 @FIXTURES
-@given(command=commands)
+@given(command=commands, in_background=st.booleans())
 def test_a_shell_hands_the_command_over_as_it_was(
-    shell: str, program: Path, tmp_path: Path, command: str
+    shell: str, program: Path, tmp_path: Path, command: str, in_background: bool
 ):
     asked = HookEvent("PreToolUse", "claude", {"tool_use_id": "toolu_'1"})
-    asked.input = {"command": command, "timeout": 2000, "description": "d"}
+    asked.input = {"command": command, "timeout": 2000, "run_in_background": in_background}
     changed = json.loads(
         wrap_input(
-            asked, CommandWrapper([str(program)], "/a b", "main", "E'x", "/w"), "sub dir", "t1"
+            asked,
+            CommandWrapper([str(program)], "/a b", "main", "E'x", "/w"),
+            "sub dir",
+            "/it's",
+            "t1",
         )
     )
     line = f'{changed.pop("command")}\necho "$?" "$PWD" >&2'
@@ -60,16 +64,18 @@ def test_a_shell_hands_the_command_over_as_it_was(
     )
 
     given_words = done.stdout.decode().split("\0")[:-1]
-    number = given_words.pop(-3)
+    watched = [given_words.pop(-3) for _ in range(1 + in_background)]
     assert given_words == [
         *("--plane", "/a b", "--agent", "main", "--directory", "sub dir"),
+        *(["--background"] * in_background),
         *("--limit-ms=2000", "--kind=E'x"),
-        *("--call=toolu_'1", "--ticket=t1", "--", command),
+        *("--call=toolu_'1", "--ticket=t1", "--session=/it's", "--", command),
     ]
-    assert number.startswith("--shell=")
-    assert number.removeprefix("--shell=").isdigit()
+    names, numbers = zip(*(each.split("=") for each in watched), strict=True)
+    assert names == (*("--client",) * in_background, "--shell")
+    assert all(each.isdigit() for each in numbers)
     assert done.stderr.decode() == f"7 {tmp_path}\n"
-    assert changed == {"timeout": 2000, "description": "d"}
+    assert changed == {"timeout": 2000, "run_in_background": in_background}
     assert not (tmp_path / "made").exists()
 
 
@@ -81,7 +87,7 @@ def test_the_shell_goes_where_the_command_ended(
     (tmp_path / name).mkdir()
     asked = HookEvent("PreToolUse", "claude", {})
     asked.input = {"command": "cd x"}
-    changed = wrap_input(asked, CommandWrapper([str(program)], "/", "main", "", "/"), ".")
+    changed = wrap_input(asked, CommandWrapper([str(program)], "/", "main", "", "/"), ".", "/s")
     line = f'{json.loads(changed)["command"]}; ended=$?\npwd -P >&2; exit "$ended"'
     done = subprocess.run(
         [shell, "-c", line],

@@ -3,16 +3,19 @@
 import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tests.support.host import clients_folder
 from tests.support.places import Ground
@@ -76,6 +79,29 @@ class TwoAgents:
             wait = wants("wait_agent", targets=[agent], timeout_ms=20_000)
             return namespaced(wait, "multi_agent_v1")
         return Speak(says("done"))
+
+
+TASK = "THE-TASK"
+"""In a turn's arguments: the command in the background that the client told of last."""
+
+
+class Turns(deque[Reply]):
+    """A server's queue, in whose turns `TASK` becomes what the requests name."""
+
+    def __init__(self, server: WireServer, said: tuple[Said, ...]) -> None:
+        super().__init__(map(Speak, said))
+        self._requests = server.requests
+
+    def popleft(self) -> Reply:
+        reply = super().popleft()
+        named = re.findall(r"in background with ID: (\w+)", json.dumps(self._requests[-1].body))
+        if not named or not isinstance(reply, Speak):
+            return reply
+        calls = tuple(
+            replace(each, arguments=each.arguments.replace(TASK, named[-1]))
+            for each in reply.said.calls
+        )
+        return Speak(replace(reply.said, calls=calls))
 
 
 def _is_errand(item: dict[str, Any]) -> bool:
@@ -152,7 +178,7 @@ class Desk(Ground, frozen=True):
     def claude(self, *said: Said, options: tuple[str, ...] = ()) -> Session:
         """One headless run, the model saying these turns."""
         with WireServer() as server:
-            server.say(*said)
+            server._state.replies = Turns(server, said)
             program = [str(clients_folder() / "claude"), "-p", "go", *options]
             return self._ran(server, [*program, "--output-format", "json"])
 

@@ -4,7 +4,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from contextvars import ContextVar
 from enum import StrEnum
 from pathlib import Path
@@ -43,10 +43,12 @@ def usual(**limits: int) -> ShellLimits:
 
 
 class Way(StrEnum):
-    """How a command of a test runs: alone, or in a session, with a terminal of its own."""
+    """How a command of a test runs: alone; in a session, with a terminal of its own; or in a network
+    that another process made, as the background commands of a client do."""
 
     ALONE = "alone"
     LASTING = "lasting"
+    JOINED = "joined"
 
 
 _way: ContextVar[Way] = ContextVar("way", default=Way.ALONE)
@@ -138,11 +140,16 @@ class Room(Struct, dict=True):
             with self.launcher.open_stage(request.plan, self.fd) as stage:
                 yield request, stage
             return
-        with (
-            closing(self.launcher.open_session(request.plan, terms)) as space,
-            self.launcher.open_stage(request.plan, self.fd, session=space) as stage,
-        ):
-            yield replace(request, terminal=(80, 24)), stage
+        with ExitStack() as held:
+            joined: tuple[int, ...] = ()
+            if _way.get() is Way.JOINED:
+                other = held.enter_context(Launcher(self.home / "staging-of-another"))
+                joined = held.enter_context(closing(other.open_session(request.plan, None))).spaces
+            opened = self.launcher.open_session(request.plan, terms, joined[:2])
+            space = held.enter_context(closing(opened))
+            stage = self.launcher.open_stage(request.plan, self.fd, session=space)
+            held.enter_context(stage)
+            yield request if joined else replace(request, terminal=(80, 24)), stage
 
     def shell(self, line: str, **how: object) -> CommandEnd:
         return self.run("/bin/sh", "-c", line, **how)

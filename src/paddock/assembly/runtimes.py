@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from paddock.gates.results import GateResult
     from paddock.gateway.gateway import McpGateway
     from paddock.packages.rows import PackageRow
+    from paddock.sandbox.sessions.client_session import ClientSession
     from paddock.sandbox.values import Progress
 
 
@@ -204,13 +205,14 @@ def open_runtime(
     on_directory: Callable[[str], None] | None = None,
     kind: str = "",
     command_notices: Callable[[], tuple[str, ...]] | None = None,
+    client: "ClientSession | None" = None,
 ) -> Runtime:
     """Open one agent's tools on its workspace; `kind`, a client's kind of agent, never exceeds it.
 
     `session_id` is the session of the calls; without it they get a new one, and an open dual gate
     is recorded for it before the first. If `approver` cannot be asked, the request is kept in the
     inbox. `progress` observes commands while they run, `on_directory` gets the directory in which
-    they ended, `command_notices` returns notices for the first one.
+    they ended, `command_notices` returns notices for the first one; `client`: see `ShellContext`.
     Raises: UsageError, ConfigError, HostError.
     """
     said = (*project.notices, *settle_sets(project))
@@ -236,16 +238,9 @@ def open_runtime(
             open_workspace_of(lineage[0], keeper, project.name_of(lineage[0].workspace))
         )
         ledger = held.enter_context(closing(open_ledger(project, LedgerName.HO1M)))
+        watched = progress, on_directory, client, notices.log_command_notices
         ground = ShellSetup(
-            project,
-            lineage[0].agent.name,
-            chain,
-            policy,
-            workspace,
-            history,
-            progress,
-            on_directory,
-            notices.log_command_notices,
+            project, lineage[0].agent.name, chain, policy, workspace, history, *watched
         )
         shell = held.enter_context(closing(LazyShell(ground)))
         late = held.enter_context(ExitStack())

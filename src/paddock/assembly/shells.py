@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from paddock.network.egress import Egress
     from paddock.sandbox.connections import NetworkSecrets
     from paddock.sandbox.host.host_facts import HostFacts
+    from paddock.sandbox.sessions.client_session import ClientSession
     from paddock.sandbox.shell import SandboxShell
     from paddock.sandbox.values import Progress
     from paddock.storage.journal import Journal
@@ -46,6 +47,7 @@ class ShellSetup(Struct, frozen=True):
     history: History
     progress: "Progress | None" = None
     on_directory: Callable[[str], None] | None = None
+    client: "ClientSession | None" = None
     on_shell: Callable[[], None] = lambda: None
     """Called before the first command."""
     server: McpServer | None = None
@@ -131,6 +133,7 @@ class LazyShell:
                 environment.paddock_home / STAGING,
                 ground.progress,
                 ground.on_directory,
+                client=ground.client,
                 network=network,
             )
         )

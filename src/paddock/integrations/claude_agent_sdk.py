@@ -26,6 +26,7 @@ from paddock.apps.hook.lean import flow
 from paddock.apps.hook.lean.records import decision_record
 from paddock.apps.hook.lean.request import PROJECT_VARIABLE, HookEvent
 from paddock.assembly.ledgers import HOOK_PACE, open_ledger
+from paddock.assembly.project import new_session_id
 from paddock.errors import ConfigError
 from paddock.integrations import Opened
 from paddock.plane.environment import process_variables
@@ -64,6 +65,8 @@ class Requested(Struct, frozen=True):
     agent_type: str = ""
     """The sub-agent's type, which selects its profile. An unknown type is `locked`."""
     can_ask: bool = False
+    session_id: str = ""
+    """Of one client: its background commands share a network with the others."""
 
 
 def _sdk() -> Any:
@@ -134,6 +137,7 @@ def permission_callback(
     """
     sdk = _sdk()
     start = os.path.abspath(directory)  # now: the program may change its own directory later
+    session_id = new_session_id()
 
     async def can_use_tool(tool: str, given: dict[str, Any], context: Any) -> Any:
         agent_id = getattr(context, "agent_id", None) or ""
@@ -146,6 +150,7 @@ def permission_callback(
                 agent_id=agent_id,
                 agent_type=agent_types.get(agent_id, ""),
                 can_ask=otherwise is not None,
+                session_id=session_id,
             )
         )
         if said.behavior == "ask" and otherwise is not None:
@@ -195,6 +200,7 @@ def _event_of(requested: Requested, directory: str) -> bytes:
         "agent_id": requested.agent_id,
         "agent_type": requested.agent_type,
         "cwd": directory,
+        "session_id": requested.session_id,
     }
     try:
         return json.dumps(event).encode()
@@ -242,4 +248,4 @@ def _permission_for(
 
 
 def _why(context: FullContext) -> str:
-    return context.why_unconfined or "it runs in the background, or starts outside the workspace"
+    return context.why_unconfined or "it starts outside the workspace"

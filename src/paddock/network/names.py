@@ -36,7 +36,10 @@ _TTL_S: Final = 5
 _LOOPBACK: Final = IPv4Address("127.0.0.1")
 SYNTHETIC_NETWORK: Final = IPv4Network("198.18.0.0/15")
 """Reserved for network benchmarks (RFC 2544), so no real host uses it."""
+FIRST_NAME_SERVER: Final = IPv4Address("127.0.0.53")
 _NAMES_MAX: Final = 4_096
+_PARTS: Final = 16
+_PART_ADDRESSES: Final = SYNTHETIC_NETWORK.num_addresses // _PARTS
 
 
 class HostQuestion(Struct, frozen=True):
@@ -153,9 +156,10 @@ class SyntheticNames:
     cannot choose colliding names.
     """
 
-    def __init__(self, key: bytes) -> None:
-        """`key`: up to 64 random bytes."""
+    def __init__(self, key: bytes, part: int = 0) -> None:
+        """`key`: up to 64 random bytes. `part`: processes that serve one network have their own."""
         self._key = key
+        self._first = part % _PARTS * _PART_ADDRESSES
         self._addresses: dict[str, IPv4Address] = {}
         self._names: dict[IPv4Address, str] = {}
 
@@ -167,8 +171,8 @@ class SyntheticNames:
         digest = hashlib.blake2b(name.encode("ascii"), digest_size=8, key=self._key).digest()
         at = int.from_bytes(digest, "big")
         # Never assigned: the network address, the second address of `lo`, the broadcast address.
-        room = SYNTHETIC_NETWORK.num_addresses - 3
-        while (address := SYNTHETIC_NETWORK[2 + at % room]) in self._names:
+        room = _PART_ADDRESSES - 3
+        while (address := SYNTHETIC_NETWORK[self._first + 2 + at % room]) in self._names:
             at += 1
         self._addresses[name], self._names[address] = address, name
         return address

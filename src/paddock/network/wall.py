@@ -39,7 +39,7 @@ from paddock.network.egress import (
     reset,
     until_ready,
 )
-from paddock.network.names import NameServer, SyntheticNames
+from paddock.network.names import FIRST_NAME_SERVER, NameServer, SyntheticNames
 from paddock.network.sniff import greeting_of
 from paddock.policy.network import WEB_PORTS, Reach
 from paddock.text.show import show_name
@@ -171,8 +171,9 @@ class Wall:
         self._thread, self._listen, self.terms = thread, listen, terms
         *self._namespaces, questions = served
         self.decisions = Decisions(terms, thread.record)
-        self._names = SyntheticNames(thread.key)
         self._name_server = NameServer(questions, self._answer)
+        served_at = IPv4Address(self._name_server.socket.getsockname()[0])
+        self._names = SyntheticNames(thread.key, part=int(served_at) - int(FIRST_NAME_SERVER))
         self._listeners: dict[tuple[str, int], socket.socket] = {}
         self._listening: dict[str, asyncio.Task[str]] = {}
         self._pending_listeners = 0

@@ -473,6 +473,11 @@ class NetworkJudge:
         """Return True if any connection may be allowed or asked about; if unsure, True."""
         return self._all != [] and all(each.opens for each in self._all)
 
+    @property
+    def depends_on_line(self) -> bool:
+        """Return True if a rule counts only because of its `commands`."""
+        return any(rule.commands for each in self._all for _, rule, _ in each.rules)
+
     def ports(self, host: str) -> tuple[int, ...]:
         ports = self._named_ports()
         return tuple(p for p in ports if self.connect(host, p).outcome is not Outcome.DENY)

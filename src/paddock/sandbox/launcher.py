@@ -372,11 +372,16 @@ class Launcher:
                 self._wall = WallThread(self._outside())
         return self._wall.hold(spaces, partial(running.listen, *spaces[:2]), terms)
 
-    def open_session(self, plan: SandboxPlan, terms: "NetworkTerms | None") -> SharedSpace:
-        """Create a session's shared state. Raises: HostError, SandboxUnavailableError."""
+    def open_session(
+        self, plan: SandboxPlan, terms: "NetworkTerms | None", joined: Sequence[int] = ()
+    ) -> SharedSpace:
+        """Create a session's shared state, or serve the network of the namespaces `joined`.
+
+        Raises: HostError, SandboxUnavailableError.
+        """
         with self._lock:
             running = self._running_now()
-        shared = open_space(running, plan)
+        shared = open_space(running, plan, joined)
         if terms is not None and plan.network == "policy":
             shared.network = self._serve(running, shared.spaces, terms)
         return shared
@@ -509,6 +514,8 @@ def _make(
         joined = session.spaces[:2]
         base.session = os.fsencode(f"{running.area.path}/{session.name}")
         base.joins = int(bool(joined))
+        if session.network is not None:
+            base.name_server = os.fsencode(session.name_server)
     with (
         host_error("cannot request a sandbox"),
         contextlib.ExitStack() as undo,

@@ -8,8 +8,8 @@ stage    run and hold the changes for an approval; then `commit`
 
 import os
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing, nullcontext
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -49,6 +49,7 @@ from paddock.sandbox.plan import (
     find_interpreter,
     plan_digest,
 )
+from paddock.sandbox.sessions.client_session import ClientSession
 from paddock.sandbox.sessions.process import LiveView, Process
 from paddock.sandbox.sessions.sessions import PROGRAM, SessionPorts, Sessions
 from paddock.sandbox.sessions.shared_state import PREAMBLE_CHARS_MAX, SharedSpace
@@ -94,6 +95,10 @@ _ATTEMPTS_MAX: Final = 3
 _BACKGROUND_S: Final = 86_400.0
 """The time limit of a command in the background."""
 _DIFF_ASKS: Final = 'a person has to approve the changes of a command ([shell] approve = "diff")'
+_ALONE: Final = (
+    "policy has a rule for this command only, or for a literal address: so it has a network of its "
+    "own, without the ports of background commands"
+)
 _NOT_KEPT: Final = (
     "the session is as it was before this command: its shell saved no state, because it was "
     "replaced (exec) or set another EXIT trap, or its functions and variables have more than "
@@ -109,6 +114,8 @@ class ShellContext(Struct, frozen=True):
     progress: Progress | None = None
     on_directory: Callable[[str], None] | None = None
     attempt: Attempt | None = None
+    client: ClientSession | None = None
+    """Only for a client's command, the only one of this shell."""
     network: NetworkServices | None = None
     """Network access of commands that policy lets connect; None: no network."""
 
@@ -146,6 +153,8 @@ class SandboxShell:
         InvalidArgumentsError for a variable that no call may set; ConfigError.
         """
         self._require_named(line)
+        if self._context.client is not None and self._context.client.is_background:
+            line = replace(line, timeout_s=int(_BACKGROUND_S))
         # A connection of a session belongs to no single command: rules for commands do not apply.
         plan = self._plan_of(None if line.session else line.text)
         with host_failures():
@@ -195,10 +204,17 @@ class SandboxShell:
         if prepared.enforced.backend != STAGE:
             return self._run_in_place(prepared, observed)
         command, streams, notes = self._run_staged(prepared, observed)
-        if command.end.ending is Ending.CANCELLED:
+        ending, client = command.end.ending, self._context.client
+        is_stopped = client is not None and client.is_stopped
+        if ending is Ending.CANCELLED and not is_stopped:
             with closing(command), host_failures():
                 return self._outcome_of(prepared, command, streams)
         outcome = self._conclude(prepared, command, streams)
+        if client is not None:
+            # One that had to be killed when its client stopped it has ended like any other.
+            ending = Ending.EXITED if ending is Ending.CANCELLED else ending
+            hints = (*outcome.hints, *client.hints)
+            outcome = replace(outcome, ending=ending, hints=hints)
         return replace(outcome, notes=(*outcome.notes, *notes))
 
     def _conclude(
@@ -287,9 +303,47 @@ class SandboxShell:
             return None
         return context.network.terms(context.place.policy, context.chain, line, witness)
 
-    def _share(self, prepared: PreparedLine, witness: "Witness | None") -> SharedSpace:
+    def _share(
+        self, prepared: PreparedLine, witness: "Witness | None", joined: tuple[int, ...] = ()
+    ) -> SharedSpace:
         terms = self._terms(None, witness) if prepared.plan.network == "policy" else None
-        return self._launcher.open_session(prepared.plan, terms)
+        return self._launcher.open_session(prepared.plan, terms, joined)
+
+    @contextmanager
+    def _met(
+        self, prepared: PreparedLine, witness: "Witness | None"
+    ) -> Generator[SharedSpace | None]:
+        """Share the network of a client's background commands. Raises: HostError."""
+        client = self._context.client
+        if client is None or prepared.line.is_dry_run:
+            yield None
+            return
+        with ExitStack() as held:
+            with client.meet() as joined:
+                space = None
+                if (joined or client.is_background) and self._may_share(prepared, client):
+                    space = self._share(prepared, witness, joined)
+                    held.callback(space.close)
+                client.offer(() if space is None else space.spaces[:2])
+                held.callback(client.close)
+            yield space
+
+    def _may_share(self, prepared: PreparedLine, client: ClientSession) -> bool:
+        plan, line = prepared.plan, prepared.line.text
+        policy, chain = self._context.place.policy, self._context.chain
+        if plan.network not in ("loopback", "policy"):
+            return False
+        # Threat: what a rule gives to one command, or takes from it, counts for others as well.
+        is_narrow = plan.network != line_network(policy, chain, None)
+        if plan.network == "policy" and not is_narrow:
+            from paddock.policy.network import NetworkJudge  # noqa: PLC0415 - few commands connect
+
+            is_narrow = NetworkJudge(policy, chain, line).depends_on_line
+        # Two processes cannot listen at the same address, which synthetic ones never are.
+        if is_narrow or plan.literals:
+            client.hints.append(_ALONE)
+            return False
+        return True
 
     def start(self, prepared: PreparedLine, watch: CommandWatch = UNWATCHED) -> Process:
         """Start a line that keeps running, in its session. Raises: as `run`."""
@@ -304,7 +358,8 @@ class SandboxShell:
         """Run the line; return also the notes about its session."""
         request = request_of(prepared)
         if not prepared.line.session:
-            return *self._run_spooled(prepared, request, observed, None), ()
+            with host_failures(), self._met(prepared, observed.witness) as met:
+                return *self._run_spooled(prepared, request, observed, met), ()
         with host_failures(), self.sessions.turn(prepared, observed.witness) as (session, space):
             request = replace(request, script=session.snapshot.script())
             is_dry = prepared.line.is_dry_run
@@ -322,11 +377,15 @@ class SandboxShell:
         context = self._context
         with host_failures(), closing(self._spooling()) as spooling:
             observed = replace(observed, spools=spooling.spools)
+            on_opened = None
+            if context.client is not None and context.client.is_background:
+                on_opened = context.client.show
+                observed = replace(observed, on_begun=context.client.begin)
             if context.on_directory is not None:
                 *start, line = request.argv[:3]
                 argv = (*start, _RECORD_DIRECTORY + line, *request.argv[3:])
                 request = replace(request, argv=argv)
-            command = self._run_in_stage(request, observed, space)
+            command = self._run_in_stage(request, observed, space, on_opened)
             try:
                 if context.on_directory is not None:
                     context.on_directory(command.end.directory)
@@ -340,6 +399,9 @@ class SandboxShell:
 
     def _run_in_place(self, prepared: PreparedLine, observed: Observed) -> ShellOutcome:
         context = self._context
+        if context.client is not None:
+            # It has the host's network.
+            context.client.release()
         with host_failures(), closing(self._spooling()) as spooling:
             observed = replace(observed, spools=spooling.spools)
             fd, enforced, closed = context.place.workspace.root_fd, prepared.enforced, None
@@ -410,8 +472,8 @@ class SandboxShell:
                 indexes |= git.known_index()
             for each in indexes.values():
                 undo.callback(each.close)
-            changed = self.sessions.changed
-            ran = Ran(request, baseline, RUNNING, judging, stage, git, indexes, changed)
+            landed = self._note_landed
+            ran = Ran(request, baseline, RUNNING, judging, stage, git, indexes, landed)
             live = None
             if on_opened is not None:
                 is_closed = partial(self._is_closed, closed | view.files.keys())
@@ -430,6 +492,13 @@ class SandboxShell:
             command = StagedCommand(place, replace(ran, end=end))
             undo.pop_all()
             return command
+
+    def _note_landed(self, paths: Iterable[str]) -> None:
+        listed = list(paths)
+        self.sessions.changed(listed)
+        if self._context.client is not None:
+            root = self._context.place.workspace.root
+            self._context.client.tell(f"{root}/{path}" for path in listed)
 
     def _judge_context(
         self, plan: SandboxPlan, unseen: tuple[str, ...], files: Mapping[str, ShownFile]

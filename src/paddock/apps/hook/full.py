@@ -173,7 +173,8 @@ class FullPorts:
         if is_asked:
             question = CommandAsked(line, wrapper.agent, wrapper.kind, judged.directory)
             ticket = Tickets(self._context.project.layout).issue(question)
-        return flow.wrap_input(judged.event, wrapper, judged.directory, ticket)
+        session = self._context.session
+        return flow.wrap_input(judged.event, wrapper, judged.directory, session, ticket)
 
 
 def _refused(reason: str, code: str) -> LeanVerdict:

@@ -4,6 +4,9 @@ The rewritten line (`lean.flow.wrap_input`) starts `exec.py`, which runs the com
 agent's `run_shell`, judged like any other call. A signal, the end of the client's shell or the
 client's time limit ends the command and discards its changes: at its limit Claude Code would only
 move the shell to the background. Afterwards the client's shell changes to the command's directory.
+
+A background command has no time limit. A signal, or the end of the shell or of the client, is its
+normal end: its changes are judged and land. It shares its network with the commands of its session.
 """
 
 import argparse
@@ -32,6 +35,7 @@ from paddock.policy.decide import shell_for
 from paddock.policy.settings import covers
 from paddock.providers.failures import CancelToken
 from paddock.runtime.prepared import Bounds
+from paddock.sandbox.sessions.client_session import ClientSession
 from paddock.tools.outcome import has_lost_changes, last_words
 from paddock.values.calls import Json, ToolResult
 from paddock.values.decisions import client_kind
@@ -60,6 +64,13 @@ class WrappedCommand(Struct, frozen=True):
     call_id: str = ""
     limit_ms: int = 0
     """The client's timeout for this command; 0 if it gave none."""
+    session: str = ""
+    """The directory of the client's session."""
+    lock: int = -1
+    """The descriptor by which this process has locked it already."""
+    background: bool = False
+    client: int = 0
+    """The process that started the shell, for a background command."""
     ticket: str = ""
     """The ticket of the user's approval in the client, where policy asks."""
 
@@ -67,24 +78,25 @@ class WrappedCommand(Struct, frozen=True):
 def run_wrapped(project: Project, wrapped: WrappedCommand) -> int:
     """Run it on this process's streams; return the status. Raises: as `open_runtime`."""
     ended_in: list[str] = []
-    arguments: dict[str, Json] = {
-        "command": wrapped.command,
-        "cwd": wrapped.directory,
+    arguments: dict[str, Json] = {"command": wrapped.command, "cwd": wrapped.directory}
+    if not wrapped.background:
         # The longest that policy permits: the client applies its own limit.
-        "timeout": shell_timeout_raised_s,
-    }
+        arguments["timeout"] = shell_timeout_raised_s
+    session = _session_of(wrapped)
     question = CommandAsked(wrapped.command, wrapped.agent, wrapped.kind, wrapped.directory)
     env = _named_variables(project, wrapped)
     if env:
         arguments["env"] = env
-    with _ended_early(wrapped) as stop:
+    with _ended_early(wrapped, session) as stop:
         bounds = Bounds(cancel=stop.token, client_call=wrapped.call_id, on_output=stop.pass_on)
         with open_runtime(
             project,
             agent=wrapped.agent,
             approver=TicketApprover(Tickets(project.layout), wrapped.ticket, question),
-            on_directory=ended_in.append,
+            # Without it, the shell becomes the command, and hears itself that it is to end.
+            on_directory=None if wrapped.background else ended_in.append,
             kind=wrapped.kind,
+            client=session,
         ) as runtime:
             result = runtime.call("run_shell", arguments, bounds=bounds)
         code = "" if result.refusal is None else result.refusal.code
@@ -96,8 +108,19 @@ def run_wrapped(project: Project, wrapped: WrappedCommand) -> int:
     return _report(result)
 
 
+def _session_of(wrapped: WrappedCommand) -> ClientSession | None:
+    if not wrapped.session:
+        return None
+    who = wrapped.agent, wrapped.kind
+    return ClientSession(
+        Path(wrapped.session), who, is_background=wrapped.background, lock=wrapped.lock
+    )
+
+
 def _limit_s(wrapped: WrappedCommand) -> float:
     """Return the client's limit (default: two minutes) less the reserve; 0: no limit."""
+    if wrapped.background:
+        return 0.0
     variables = process_variables()
     given = variables.get("BASH_DEFAULT_TIMEOUT_MS", "")
     default_ms = int(given) if given.isdecimal() else 120_000
@@ -139,7 +162,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--call", dest="call_id", default="")
     parser.add_argument("--ticket", default="")
     parser.add_argument("--limit-ms", type=int, default=0)
+    parser.add_argument("--session", default="")
+    parser.add_argument("--lock", type=int, default=-1)
+    parser.add_argument("--background", action="store_true")
     parser.add_argument("--shell", type=int, default=0)
+    parser.add_argument("--client", type=int, default=0)
     parser.add_argument("command")
     options = vars(parser.parse_args(arguments))
     plane = Path(options.pop("plane"))
@@ -156,15 +183,23 @@ def main(arguments: Sequence[str]) -> int:
 class _Stop:
     """The early end of a command. Signal handlers call it in the main thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, session: ClientSession | None) -> None:
         self.token = CancelToken()
+        self._session = session
         self.number = 0
         """The first signal; 0 for the time limit."""
 
     def end(self, number: int, _frame: FrameType | None) -> None:
-        self.number = self.number or number
+        if self.number:
+            return
+        self.number = number
         # In a new thread: the interrupted one may hold the token's lock.
-        threading.Thread(target=self.token.cancel, name="paddock-cancel", daemon=True).start()
+        threading.Thread(target=self._end, name="paddock-cancel", daemon=True).start()
+
+    def _end(self) -> None:
+        session = self._session
+        if session is None or not session.is_background or not session.stop():
+            self.token.cancel()
 
     def pass_on(self, stream: Literal["stdout", "stderr"], chunk: bytes) -> None:
         rest = memoryview(chunk)
@@ -173,18 +208,19 @@ class _Stop:
                 rest = rest[os.write(_STREAMS[stream], rest) :]
             except BrokenPipeError:
                 # The reader has closed the pipe.
-                self.number = self.number or signal.SIGPIPE
-                self.token.cancel()
+                self.end(signal.SIGPIPE, None)
+                return
 
 
 @contextmanager
-def _ended_early(wrapped: WrappedCommand) -> Generator[_Stop]:
-    stop = _Stop()
+def _ended_early(wrapped: WrappedCommand, session: ClientSession | None) -> Generator[_Stop]:
+    stop = _Stop(session)
     with ExitStack() as held:
         for number in _ENDING:
             held.callback(signal.signal, number, signal.signal(number, stop.end))
-        if wrapped.shell:
-            threading.Thread(target=_watch, args=(wrapped.shell,), daemon=True).start()
+        # Threat: the client is killed, and its shell lives on.
+        for watched in filter(None, (wrapped.shell, wrapped.client)):
+            threading.Thread(target=_watch, args=(watched,), daemon=True).start()
         limit_s = _limit_s(wrapped)
         if limit_s:
             timer = threading.Timer(limit_s, stop.token.cancel)
@@ -194,10 +230,10 @@ def _ended_early(wrapped: WrappedCommand) -> Generator[_Stop]:
         yield stop
 
 
-def _watch(shell: int) -> None:
-    """End this process when the client's shell ends, even if that was killed."""
+def _watch(process: int) -> None:
+    """End this process when the client, or its shell, ends, even if that was killed."""
     try:
-        watched = os.pidfd_open(shell)
+        watched = os.pidfd_open(process)
     except OSError:
         os.kill(os.getpid(), signal.SIGHUP)
         return

@@ -21,6 +21,7 @@ from paddock.sandbox.inside.protocol import (
     AUTHORITIES,
     GIT,
     NAME_FILES,
+    NAME_SERVER,
     SERVED,
     WORKSPACE,
     Base,
@@ -273,6 +274,7 @@ class Confinement:
                 _write(name, line)
         if self._base.network == b"policy":
             for name, content in NAME_FILES:
+                content = content.replace(NAME_SERVER, self._base.name_server)
                 self._cover(b"/etc/" + name, content)
             for path, content in (
                 (b"/etc/ssh/ssh_known_hosts", self._base.known_hosts),
@@ -433,7 +435,8 @@ def _write(path: bytes, content: bytes) -> None:
 # closed here: this network has no link to the host's, and nothing inside keeps a capability or
 # a copy.
 
-NAME_SERVER = "127.0.0.53"
+_NAME_SERVERS = range(53, 255)
+"""Of 127.0.0.0/24: each process that serves a network has its own."""
 SYNTHETIC = ("198.18.0.0", 15)
 """Addresses that represent names, from a range reserved for device benchmarks (RFC 2544)."""
 OWN_ADDRESS = "198.18.0.1"
@@ -470,7 +473,8 @@ def raise_loopback() -> None:
 def open_network(literals: list[bytes]) -> list[int]:
     """Return descriptors: user and network namespace, the name server's socket.
 
-    `literals`: more networks, as `ADDRESS/BITS`, to deliver locally. Raises: OSError.
+    `literals`: more networks, as `ADDRESS/BITS`, to deliver locally. Another process may serve the
+    same network already. Raises: OSError.
     """
     raise_loopback()
     sock = _socket.socket(
@@ -494,7 +498,14 @@ def open_network(literals: list[bytes]) -> list[int]:
         )
     sock.close()
     questions = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC)
-    questions.bind((NAME_SERVER, 53))
+    for last in _NAME_SERVERS:
+        try:
+            questions.bind((f"127.0.0.{last}", 53))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or last == _NAME_SERVERS[-1]:
+                raise
+        else:
+            break
     return [*_own_spaces(), questions.detach()]
 
 
@@ -513,8 +524,9 @@ def share_network(kind: bytes, literals: list[bytes], reply: int, owner: tuple[i
     """Create a network for the commands of a session, and send what `open_network` returns.
 
     The name server's socket is only sent for `policy`. The caller was just cloned into a user and a
-    network namespace. Commands run in children of the user namespace, which owns the network, so
-    they have no capability over it. `owner` is the user who started the launcher. Raises: OSError.
+    network namespace, or has joined them. Commands run in children of the user namespace, which
+    owns the network, so they have no capability over it. `owner` is the user who started the
+    launcher, 0 if nothing has to be mapped. Raises: OSError.
     """
     if owner[0] != 0:
         # A child can only map ids that are mapped here. Root maps its children from outside.

@@ -35,7 +35,10 @@ from paddock.sandbox.inside.protocol import NOT_CONFINED, Base, CommandReport  #
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal as _signal
     from collections.abc import Callable
+else:
+    import _signal
 
 _DESCRIPTORS_MAX = 10
 _ORDER_BYTES_MAX = 2048
@@ -43,7 +46,7 @@ _DROP = b"drop "
 _LISTEN = b"listen "
 _SHARE = b"share "
 _MORE_LAYERS = ("hidden", "git", "git_shown")
-_INTERRUPT_SIGNAL = 2
+_STOPPING = (1, 2, 15)
 _MAPS = b"0 %d %d" % (protocol.HOST_IDS_FIRST, protocol.HOST_IDS_COUNT)
 _NAMESPACES = (
     mounts.NEW_USER
@@ -113,11 +116,15 @@ class Loop:
             return True
         if content.startswith(_SHARE):
             kind, *literals = content[len(_SHARE) :].split()
-            new = mounts.NEW_USER | mounts.NEW_NETWORK
-            owner = os.geteuid(), os.getegid()
-            self._run_in_child(
-                fds, lambda: confine.share_network(kind, literals, fds[0], owner), new
-            )
+            reply, *joined = fds
+            owner, new = (os.geteuid(), os.getegid()), mounts.NEW_USER | mounts.NEW_NETWORK
+
+            def share() -> None:
+                if joined:
+                    confine.join_network(*joined)
+                confine.share_network(kind, literals, reply, (0, 0) if joined else owner)
+
+            self._run_in_child(fds, share, 0 if joined else new)
             return True
         control, order, *layers = fds
         base = Base.decode(os.pread(order, os.fstat(order).st_size, 0))
@@ -293,7 +300,9 @@ def main(arguments: list[str]) -> None:
         # Without garbage collection a child copies fewer pages.
         gc.disable()
         gc.freeze()
-        syscalls.use_default_action(_INTERRUPT_SIGNAL)
+        # A client that stops a command sends these to all its descendants; we end with the runtime.
+        # The command starts with an empty mask.
+        _signal.pthread_sigmask(_signal.SIG_BLOCK, _STOPPING)
         Loop(_socket.socket(fileno=orders), runtime).serve()
 
 

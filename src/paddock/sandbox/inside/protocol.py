@@ -53,6 +53,9 @@ class _Record:
         return cls(**values)
 
 
+NAME_SERVER = b"127.0.0.53"
+
+
 class Base(_Record):
     """Specification of a sandbox, without its command.
 
@@ -64,7 +67,7 @@ class Base(_Record):
     networks that a command may address by number. `known_hosts`: for ssh. `authorities`: CA
     certificates, if requests are judged. `sockets` (0 or 1): allow unix sockets. `session`: the
     directory that a session's commands share as /tmp; `joins` (0 or 1): that session's user and
-    network namespaces are the last descriptors.
+    network namespaces are the last descriptors. `name_server`: its address in that network.
     """
 
     workspace: bytes
@@ -90,6 +93,7 @@ class Base(_Record):
     sockets: int = 0
     session: bytes = b""
     joins: int = 0
+    name_server: bytes = NAME_SERVER
 
 
 class Start(_Record):
@@ -147,7 +151,7 @@ UNHELD = "unheld"
 
 NAME_FILES = (
     (b"hosts", b"127.0.0.1 localhost\n::1 localhost\n"),
-    (b"resolv.conf", b"nameserver 127.0.0.53\n"),
+    (b"resolv.conf", b"nameserver %b\n" % NAME_SERVER),
     (b"nsswitch.conf", b"passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n"),
     (b"host.conf", b"multi on\n"),
     (b"gai.conf", b"precedence ::ffff:0:0/96 100\n"),

@@ -11,7 +11,7 @@ import re
 import secrets
 import shlex
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -35,6 +35,12 @@ class SharedSpace(Struct, eq=False):
     """User and network namespace, and the name server's socket if names are answered."""
     network: "Wall | None" = None
 
+    @property
+    def name_server(self) -> str:
+        """Return its address; only for a network that is served."""
+        with socket.socket(fileno=os.dup(self.spaces[2])) as questions:
+            return str(questions.getsockname()[0])
+
     def close(self) -> None:
         """Release it; its commands have ended."""
         spaces, self.spaces = self.spaces, ()
@@ -49,20 +55,29 @@ class SharedSpace(Struct, eq=False):
             self.running.remove(self.name)
 
 
-def open_space(running: "RunningLauncher", plan: SandboxPlan) -> SharedSpace:
-    """Create the resources that a session shares. Raises: HostError, ConfinementError."""
+def open_space(
+    running: "RunningLauncher", plan: SandboxPlan, joined: Sequence[int] = ()
+) -> SharedSpace:
+    """Create the resources that a session shares, or enter the namespaces `joined`.
+
+    Raises: HostError, ConfinementError.
+    """
     name = f"session-{secrets.token_hex(8)}"
     with contextlib.ExitStack() as undo, host_error("a session cannot be opened"):
         os.mkdir(name, 0o700, dir_fd=running.area.fd)
         undo.callback(running.remove, name)
         if os.geteuid() == 0:
             os.chown(name, HOST_IDS_FIRST, HOST_IDS_FIRST, dir_fd=running.area.fd)
-        spaces = _open_network(running, plan) if plan.network in ("loopback", "policy") else []
+        spaces = (
+            _open_network(running, plan, joined) if plan.network in ("loopback", "policy") else []
+        )
         undo.pop_all()
     return SharedSpace(running, name, tuple(spaces))
 
 
-def _open_network(running: "RunningLauncher", plan: SandboxPlan) -> list[int]:
+def _open_network(
+    running: "RunningLauncher", plan: SandboxPlan, joined: Sequence[int]
+) -> list[int]:
     is_served = plan.network == "policy"
     literals = plan.literals if is_served else ()
     from paddock.sandbox.conversation import receive_served  # noqa: PLC0415 - a line needs none
@@ -71,7 +86,7 @@ def _open_network(running: "RunningLauncher", plan: SandboxPlan) -> list[int]:
     with ours:
         with theirs:
             order = " ".join(("share", plan.network, *literals))
-            running.tell(order.encode(), [theirs.fileno()])
+            running.tell(order.encode(), [theirs.fileno(), *joined])
         return receive_served(ours, 3 if is_served else 2)
 
 

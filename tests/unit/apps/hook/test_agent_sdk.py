@@ -172,11 +172,15 @@ def test_a_command_for_the_sandbox_is_allowed_as_one(client: Client):
     )
 
     said = judged(client, "Bash", {"command": "make"})
-    kept_out = judged(client, "Bash", {"command": "make", "run_in_background": True})
+    lasting = judged(client, "Bash", {"command": "make", "run_in_background": True})
+    elsewhere = Requested("Bash", {"command": "make"}, str(client.place.outside))
+    kept_out = asyncio.run(judge_permission(elsewhere))
 
     assert said.behavior == "allow"
     assert said.updated_input is not None
     assert "/apps/hook/exec.py' '--plane' " in str(said.updated_input["command"])
+    assert lasting.updated_input is not None
+    assert " '--background' " in str(lasting.updated_input["command"])
     assert (kept_out.behavior, "cannot run there" in kept_out.message) == ("deny", True)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -49,8 +50,15 @@ def run_by(said: Said) -> dict[str, str] | None:
     options = words[3:behind]
     while options:
         name, _, value = options.pop(0).partition("=")
-        found[name.removeprefix("--")] = value or options.pop(0)
+        is_flag = name == "--background"
+        found[name.removeprefix("--")] = "" if is_flag else value or options.pop(0)
     return found
+
+
+def session(client: Client, name: str = "SES-1") -> str:
+    """The directory in which the commands of a client's session meet."""
+    (ho2,) = (client.place.home / ".local/state/paddock/planes").glob("*/HO2")
+    return f"{ho2}/scratch/hook-sessions/{sha256(name.encode()).hexdigest()[:32]}"
 
 
 def metadata(client: Client) -> dict[str, Any]:
@@ -86,6 +94,7 @@ def test_a_command_is_allowed_and_wrapped_and_not_guessed_about(command: str, cl
         "directory": ".",
         "limit-ms": "5000",
         "call": "toolu_1",
+        "session": session(client),
         "shell": "$$",
     }
     updated = said.fields["updatedInput"]
@@ -247,13 +256,51 @@ def test_who_wants_out_of_the_sandbox_is_asked_about(value: Any, client: Client)
     assert ask(client, "make x", dangerouslyDisableSandbox=False).word == "allow"
 
 
-def test_what_runs_in_the_background_or_starts_elsewhere_is_left_to_the_client(client: Client):
+def test_what_runs_in_the_background_is_confined_as_any_other(client: Client):
     client.write_policy(RULES)
-    assert ask(client, "npm start", run_in_background=True).raw == b""
+    said = ask(client, "npm start", run_in_background=True, timeout=5000)
+    assert said.word == "allow"
+    assert run_by(said) == {
+        "command": "npm start",
+        "plane": client.root,
+        "agent": "main",
+        "directory": ".",
+        "background": "",
+        "limit-ms": "5000",
+        "call": "toolu_1",
+        "session": session(client),
+        "shell": "$$",
+        "client": "$PPID",
+    }
+    assert said.fields["updatedInput"]["run_in_background"] is True
+    assert metadata(client)["enforcement"] == "full"
+    assert ask(client, "sudo x", run_in_background=True).word == "deny"
+    asked = ask(client, "git push", run_in_background=True)
+    assert asked.word == "ask"
+    assert "background" in (run_by(asked) or {})
+    out = ask(client, "make x", run_in_background=True, dangerouslyDisableSandbox=True)
+    assert (out.word, run_by(out)) == ("ask", None)
+
+
+def test_the_name_of_a_session_is_no_path_and_one_without_a_name_is_nobodys(client: Client):
+    client.write_policy(RULES)
+    tool = {"command": "make x"}
+    for session_id in ("../../x/\n", "x" * 10_000):
+        line = run_by(client.ask("Bash", session_id=session_id, tool_input=tool))
+        assert line is not None
+        assert line["session"] == session(client, session_id)
+    nobodys = {
+        (run_by(client.ask("Bash", session_id="", tool_input=tool)) or {})["session"]
+        for _ in range(2)
+    }
+    assert len(nobodys) == 2
+
+
+def test_what_starts_elsewhere_is_left_to_the_client(client: Client):
+    client.write_policy(RULES)
     assert ask(client, "npm test", cwd=str(client.place.outside)).raw == b""
     assert metadata(client) == UNHELD
     # Its words are read, since nothing holds it.
-    assert ask(client, "touch .git/x", run_in_background=True).word == "deny"
     assert ask(client, "sudo x", cwd=str(client.place.outside)).word == "deny"
     line = run_by(ask(client, "npm test", cwd=f"{client.root}/inner"))
     assert line is not None
@@ -299,7 +346,7 @@ def test_a_network_of_the_host_is_no_fence(client: Client):
 
 def test_on_allow_is_about_the_other_tools_unless_commands_are_only_read(client: Client):
     client.write_policy('[hook]\non_allow = "approve"\n' + RULES)
-    assert ask(client, "make x", run_in_background=True).raw == b""
+    assert ask(client, "make x", cwd=str(client.place.outside)).raw == b""
     assert client.ask("Agent", tool_input={}).word == "allow"
     client.write_policy('[hook]\non_allow = "approve"\nshell = "read"\n' + RULES)
     assert (ask(client, "make x").word, ask(client, "npm test").word) == ("allow", "none")

@@ -10,6 +10,7 @@ parser, and a property test compares both.
 
 import posix
 
+from paddock.apps.hook.lean import records
 from paddock.apps.hook.lean.image import observe
 from paddock.apps.hook.lean.judge import ALSO, GUARD, LeanFinding, LeanLine, Rule
 from paddock.apps.hook.lean.request import DeclinedError, HookEvent
@@ -71,6 +72,7 @@ class HookContext:
         self.root, self.home, self.state = tables["scene"]
         self.given_root, self.today = start.rstrip("/") or "/", today if tables["scratch"] else ""
         self.warned: str = tables["warned"]
+        self.session = records.session_path(self.warned, event.session_id)
         self.on_allow, self.warnings, self.paranoid, self.shell = tables["hook"]
         # `shell` is the configured `confine` or `read`, even if this host cannot confine.
         held, self.who = _find_identity(tables, event.agent_type)

@@ -78,6 +78,8 @@ def answer(event: HookEvent, context: HookContext, base: str, ports: "EventPorts
     if event.is_judged:
         return _answer_call(judge_call(event, context, base), context, ports)
     ports.append(records.event_record(event, context.who[0]))
+    if event.name == "PostToolUse":
+        records.show_change(context.session, event)
     is_start = event.name in ("SessionStart", "SubagentStart")
     hint = scratch_hint(context.today) if is_start else ""
     return _output(event.name, [f'"additionalContext":{text(cut(hint))}']) if hint else b""
@@ -232,7 +234,7 @@ def cut(said: str) -> str:
 def find_directory(event: HookEvent, context: HookContext, base: str) -> str:
     """Return the directory for the sandbox; empty if not confined. Raises: ShapeError."""
     wrapper = context.wrapper
-    if wrapper is None or event.input.get("run_in_background"):
+    if wrapper is None:
         return ""
     real, _ = find_places(base, base, context)[0]
     return relative(real, wrapper.workspace)
@@ -247,24 +249,31 @@ def wants_out(event: HookEvent) -> bool:
     )
 
 
-def wrap_input(event: HookEvent, wrapper: CommandWrapper, directory: str, ticket: str = "") -> str:
+def wrap_input(
+    event: HookEvent, wrapper: CommandWrapper, directory: str, session: str, ticket: str = ""
+) -> str:
     command = event.input.get("command")
     if type(command) is not str or "\0" in command:
         return ""
     words = [*wrapper.program, "--plane", wrapper.root, "--agent", wrapper.agent]
     words += ["--directory", directory]
     limit_ms = event.input.get("timeout")
+    in_background = bool(event.input.get("run_in_background"))
+    if in_background:
+        words.append("--background")
     for name, value in (
         ("--limit-ms", str(limit_ms) if type(limit_ms) is int and limit_ms > 0 else ""),
         ("--kind", wrapper.kind),
         ("--call", event.call_id),
         ("--ticket", ticket),
+        ("--session", session),
     ):
         if value:
             words.append(f"{name}={value}")
     start = " ".join(quote(word) for word in words)
     changed = dict(event.input)
-    changed["command"] = wrap_line(f'{start} "--shell=$$" -- {quote(command)}')
+    watched = '"--shell=$$" "--client=$PPID"' if in_background else '"--shell=$$"'
+    changed["command"] = wrap_line(f"{start} {watched} -- {quote(command)}")
     return "".join(_encode(changed, 0))
 
 

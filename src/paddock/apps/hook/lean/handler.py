@@ -108,7 +108,7 @@ class Attempt:
         wrapper = self.context.wrapper
         if is_asked or wrapper is None:
             raise DeclinedError("a question about a command")
-        return flow.wrap_input(judged.event, wrapper, judged.directory)
+        return flow.wrap_input(judged.event, wrapper, judged.directory, self.context.session)
 
     def _has_ledger(self) -> bool:
         ledger, _, identity = self.image["ledger"]

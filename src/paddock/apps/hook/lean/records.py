@@ -5,7 +5,7 @@ import time
 
 from paddock.apps.hook.lean.judge import LeanVerdict, Rule
 from paddock.apps.hook.lean.request import DeclinedError, HookEvent
-from paddock.ledger.format.line import encode_fields, format_id, format_timestamp, sha256
+from paddock.ledger.format.line import ID_BYTES, encode_fields, format_id, format_timestamp, sha256
 from paddock.policy.compiled import WORDS
 
 TYPE_CHECKING = False
@@ -26,6 +26,8 @@ ACTION_CHARS_MAX = 16384
 ARGUMENTS_MAX = 100
 ACTIONS_MAX = 200
 SALT_BYTES = 16
+_CHANGING = ("Write", "Edit", "MultiEdit", "NotebookEdit")
+_DIRECTORY = posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC | posix.O_NOFOLLOW
 _FLAGS = posix.O_CREAT | posix.O_EXCL | posix.O_WRONLY | posix.O_CLOEXEC | posix.O_NOFOLLOW
 
 
@@ -171,6 +173,41 @@ def clean(value: str, chars_max: int) -> str:
 def _place_json(rule: Rule) -> "dict[str, Json]":
     _, text, _, file, line = rule
     return {"text": clean(text, TEXT_CHARS_MAX), "file": file, "line": line}
+
+
+def session_path(warned: str, session_id: str) -> str:
+    """Return the directory, beside `warned`, of a client's session; nobody's if it has no name."""
+    named = session_id.encode("utf-8", "surrogatepass") or posix.urandom(ID_BYTES)
+    return f"{warned.rpartition('/')[0]}/hook-sessions/{sha256(named).hexdigest()[:32]}"
+
+
+def show_change(session: str, event: HookEvent) -> None:
+    """Have the session's background commands shown a file that the client has changed.
+
+    See `sandbox.sessions.client_session`.
+    """
+    path = event.input.get("file_path", event.input.get("notebook_path"))
+    if event.tool not in _CHANGING or type(path) is not str:
+        return
+    try:
+        here = posix.open(session, _DIRECTORY)
+    except OSError:
+        return
+    from _socket import AF_UNIX, SOCK_DGRAM, socket
+
+    message = b"changed\0" + path.encode("utf-8", "surrogateescape")
+    for name in posix.listdir(here):
+        sock = socket(AF_UNIX, SOCK_DGRAM)
+        sock.setblocking(False)
+        try:
+            # The path may be longer than unix(7) takes.
+            sock.sendto(message, f"/proc/self/fd/{here}/{name}")
+        except OSError:
+            # It has ended, or takes no messages: then it does not see the change.
+            continue
+        finally:
+            sock.close()
+    posix.close(here)
 
 
 def was_shown(directory: str, session_id: str, said: str) -> bool:
