@@ -218,7 +218,8 @@ class PolicyJudge:
         return decide(self.policy, self.chain, actions, writer_of(actions))
 
     def is_shown(self, relative: str) -> bool:
-        return self.policy.guards.find_secret(relative) is None
+        guards = self.policy.guards
+        return not guards.hits(relative) or guards.find_secret(relative) is None
 
     def may_view(self, relative: str) -> bool:
         return self.allows(Action("file", "view", relative))

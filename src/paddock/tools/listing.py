@@ -133,6 +133,8 @@ class Ls:
 
 def _row(name: str, entry: EntryKind | DirectoryEntry, shown: Shown) -> tuple[str, str]:
     """Return a name as it is listed, and the remark after it."""
+    if entry is EntryKind.FILE:
+        return name, ""
     kind = entry if isinstance(entry, EntryKind) else entry.kind
     remark = f" {_OF_KIND[kind]}" if kind in _OF_KIND else ""
     if isinstance(entry, DirectoryEntry) and kind is EntryKind.LINK:
