@@ -117,6 +117,8 @@ def number_line(number: int, line: str) -> tuple[str, int]:
     """
     if number == 1:
         line = line.removeprefix("\ufeff")
+    if line.isprintable():
+        return f"{number:6d}\t{line}", 0
     shown, escaped = show_line(line.removesuffix("\n").removesuffix("\r"))
     return f"{number:6d}\t{shown}", escaped
 

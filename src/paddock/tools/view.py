@@ -34,7 +34,7 @@ from paddock.tools.spec import (
 )
 from paddock.values.calls import Json
 from paddock.values.decisions import Action
-from paddock.workspace import OpenFile, ReadPath, Window, WindowLimits
+from paddock.workspace import OpenFile, ReadPath, Window
 from paddock.workspace.read import WindowLine, whole_characters
 
 ALL_LINES: Final = 2**62  # as a limit: no limit
@@ -119,7 +119,7 @@ class _Viewing:
         _require_text_start(file, name)
         offset, limit = plan.given.offset or 1, plan.given.limit or ALL_LINES
         # One line may use the whole budget.
-        window = file.window(offset, limit, WindowLimits(most, most))
+        window = file.window(offset, limit, most)
         if plan.version is not None:
             pinned(plan.version, str(window.version), plan.path.asked)
         return window, _decode(window, name)
@@ -163,26 +163,32 @@ def _viewed(plan: Plan, ports: Ports, snippet: str) -> dict[str, Json]:
 
 def _number(window: Window, text: str, bytes_max: int) -> tuple[Window, list[str], int]:
     """Return the lines that fit, at least one; their rows; the number of escaped characters."""
-    rows: list[str] = []
-    lines: list[WindowLine] = []
-    escaped = 0
+    if not window.lines:
+        return window, [], 0
     room = bytes_max + _NUMBER_BYTES  # so one line may use the whole budget
-    for line, content in zip(window.lines, text.split("\n"), strict=False):
-        row, changed = number_line(line.number, content)
-        # Numbers and escapes count: even an empty line costs eight bytes.
-        while (size := len(row.encode())) > room and line.content and not rows:
-            shorter: bytes = line.content[: len(line.content) * room // size]
-            line: WindowLine = replace(line, content=whole_characters(shorter))
-            row, changed = number_line(line.number, line.content.decode())
-        if size > room and rows:
-            return replace(window, lines=tuple(lines), cut_by_bytes=True), rows, escaped
-        if missing := line.length_bytes - len(line.content):
-            row += f" [... {missing} more bytes of this line]"
+    first, row, escaped = _first_row(window.lines[0], room)
+    window, rows = replace(window, lines=(first, *window.lines[1:])), [row]
+    # Numbers and escapes count: even an empty line costs eight bytes.
+    room -= len(row.encode())
+    for number, content in enumerate(text.split("\n")[1:], first.number + 1):
+        row, changed = number_line(number, content)
+        room -= len(row.encode()) + 1
+        if room < 0:
+            return replace(window, lines=window.lines[: len(rows)], cut_by_bytes=True), rows, escaped
         rows.append(row)
-        lines.append(line)
         escaped += changed
-        room -= size + 1
-    return replace(window, lines=tuple(lines)), rows, escaped
+    return window, rows, escaped
+
+
+def _first_row(line: WindowLine, room: int) -> tuple[WindowLine, str, int]:
+    row, escaped = number_line(line.number, line.content.decode())
+    while (size := len(row.encode())) > room and line.content:
+        shorter = line.content[: len(line.content) * room // size]
+        line = replace(line, content=whole_characters(shorter))
+        row, escaped = number_line(line.number, line.content.decode())
+    if missing := line.length_bytes - len(line.content):
+        row += f" [... {missing} more bytes of this line]"
+    return line, row, escaped
 
 
 VIEW: Final = Tool(
