@@ -179,11 +179,9 @@ def _is(value: object, kind: type) -> bool:
 
 
 def means(row: "Json", category: str, operation: str) -> bool:
-    # Once for each rule of each decision: only what is needed is taken from the row.
-    wanted = row[0]
+    wanted, named = row[0], row[1]
     if wanted != category and (wanted != ANY or (category == "net" and row[2] != DENY)):
         return False
-    named = row[1]
     if named in (ANY, operation):
         return True
     # A client chooses its tools' names: another letter case must not open what is closed.

@@ -459,7 +459,6 @@ class ObjectStore(StoreReader):
             return self._add_usage(0)
 
     def is_over(self) -> bool:
-        """Return True if this process last counted more than the bound; who adds, counts."""
         return self._bytes_max is not None and self._counted_bytes > self._bytes_max
 
     def _add_usage(self, size_bytes: int, counted: int | None = None) -> int:
@@ -470,9 +469,8 @@ class ObjectStore(StoreReader):
                     counted = int(os.pread(fd, 21, 0))
             if counted is None:  # the new content is already among the objects
                 counted, size_bytes = sum(size for *_, size in self._objects()), 0
-            total = max(0, counted + size_bytes)
+            total = self._counted_bytes = max(0, counted + size_bytes)
             os.pwrite(fd, f"{total:020d}\n".encode(), 0)
-            self._counted_bytes = total
             return total
 
     def _objects(self) -> Generator[tuple[int, str, int]]:

@@ -35,7 +35,7 @@ from paddock.tools.spec import (
 from paddock.values.calls import Json
 from paddock.values.decisions import Action
 from paddock.workspace import OpenFile, ReadPath, Window
-from paddock.workspace.read import WindowLine, whole_characters
+from paddock.workspace.read import whole_characters
 
 ALL_LINES: Final = 2**62  # as a limit: no limit
 
@@ -140,8 +140,7 @@ class View(_Viewing):
 
             if plan.version is not None:
                 pinned(plan.version, DIRECTORY, plan.path.asked)
-            given = plan.given
-            text, more = view_directory(plan.path, given.offset or 1, given.limit, ports)
+            text, more = view_directory(plan.path, plan.given.offset or 1, plan.given.limit, ports)
             return ToolOutput(text, _viewed(plan, ports, text) | more)
         with file:
             window, text = self.window(plan, file, ports)
@@ -163,32 +162,26 @@ def _viewed(plan: Plan, ports: Ports, snippet: str) -> dict[str, Json]:
 
 def _number(window: Window, text: str, bytes_max: int) -> tuple[Window, list[str], int]:
     """Return the lines that fit, at least one; their rows; the number of escaped characters."""
-    if not window.lines:
-        return window, [], 0
-    room = bytes_max + _NUMBER_BYTES  # so one line may use the whole budget
-    first, row, escaped = _first_row(window.lines[0], room)
-    window, rows = replace(window, lines=(first, *window.lines[1:])), [row]
-    # Numbers and escapes count: even an empty line costs eight bytes.
-    room -= len(row.encode())
-    for number, content in enumerate(text.split("\n")[1:], first.number + 1):
+    rows, lines, escaped = list[str](), window.lines, 0
+    room = most = bytes_max + _NUMBER_BYTES  # so one line may use the whole budget
+    for number, content in enumerate(text.split("\n")[: len(lines)], window.first_line):
         row, changed = number_line(number, content)
-        room -= len(row.encode()) + 1
-        if room < 0:
-            return replace(window, lines=window.lines[: len(rows)], cut_by_bytes=True), rows, escaped
+        # Numbers and escapes count: even an empty line costs eight bytes.
+        if (size := len(row.encode())) > room and rows:
+            window = replace(window, lines=lines[: len(rows)], cut_by_bytes=True)
+            break
+        if size > room:
+            shorter = lines[0].content[: len(lines[0].content) * most // size]
+            first = replace(lines[0], content=whole_characters(shorter))
+            is_cut = window.cut_by_bytes or len(lines) > 1
+            window = replace(window, lines=(first,), cut_by_bytes=is_cut)
+            return _number(window, first.content.decode(), bytes_max)
         rows.append(row)
         escaped += changed
+        room -= size + 1
+    for line in window.cut_lines:
+        rows[0] += f" [... {line.length_bytes - len(line.content)} more bytes of this line]"
     return window, rows, escaped
-
-
-def _first_row(line: WindowLine, room: int) -> tuple[WindowLine, str, int]:
-    row, escaped = number_line(line.number, line.content.decode())
-    while (size := len(row.encode())) > room and line.content:
-        shorter = line.content[: len(line.content) * room // size]
-        line = replace(line, content=whole_characters(shorter))
-        row, escaped = number_line(line.number, line.content.decode())
-    if missing := line.length_bytes - len(line.content):
-        row += f" [... {missing} more bytes of this line]"
-    return line, row, escaped
 
 
 VIEW: Final = Tool(

@@ -52,7 +52,8 @@ class Window(Struct, frozen=True):
 
     @property
     def cut_lines(self) -> list[WindowLine]:
-        return [line for line in self.lines if len(line.content) < line.length_bytes]
+        # Only the first line can be longer than the limit.
+        return [line for line in self.lines[:1] if len(line.content) < line.length_bytes]
 
     @property
     def truncated(self) -> bool:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from paddock.values.calls import Json
-elif "_hashlib" in sys.modules:  # OpenSSL's is several times as fast, and slow to load
-    from hashlib import sha256
 elif sys.hexversion >= 0x030C0000:
     from _sha2 import sha256
 else:
