@@ -19,9 +19,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from paddock.workspace import WindowLimits, Workspace
+from paddock.workspace import Workspace
 
-SHOWN = WindowLimits(bytes_max=100_000, line_bytes_max=100_000)
+SHOWN_BYTES = 100_000
 LINES = 101
 
 
@@ -61,16 +61,16 @@ class Contestants:
         with Workspace.open(self.folder) as workspace:
             path = workspace.resolve_read(self.name)
             with workspace.open_file(path) as file:
-                file.window(self.at, LINES, SHOWN)
+                file.window(self.at, LINES, SHOWN_BYTES)
 
     def again(self) -> None:
         path = self.warm.resolve_read(self.name)
         with self.warm.open_file(path) as file:
-            file.window(self.at, LINES, SHOWN)
+            file.window(self.at, LINES, SHOWN_BYTES)
 
     def _window(self, workspace: Workspace) -> None:
         with workspace.open_file(workspace.resolve_read(self.name)) as file:
-            file.window(self.at, LINES, SHOWN)
+            file.window(self.at, LINES, SHOWN_BYTES)
 
 
 def main() -> None:

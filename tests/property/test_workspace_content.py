@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock import limits
-from paddock.workspace import WindowLimits, Workspace
+from paddock.workspace import Workspace
 from paddock.workspace.listing import list_directory
+from paddock.workspace.read import WindowLine, whole_characters
 from paddock.workspace.single_change import delete_entry, write_file
 from paddock.workspace.workspace import Openat2Resolution, WalkResolution
 
@@ -51,8 +52,16 @@ def listed(workspace, folder: str):
 
 
 @pytest.mark.needs("openat2")
-@given(lines=LINES, closed=st.booleans(), first=st.integers(1, 35), count=st.integers(0, 35))
-def test_a_window_is_the_slice_of_all_lines(workspace, lines, closed, first, count):
+@given(
+    lines=LINES,
+    closed=st.booleans(),
+    first=st.integers(1, 35),
+    count=st.integers(0, 35),
+    bytes_max=st.integers(1, 60) | st.just(10_000),
+)
+def test_a_window_is_the_slice_of_all_lines_that_fits(
+    workspace, lines, closed, first, count, bytes_max
+):
     content = b"\n".join(lines) + b"\n" * (closed and bool(lines))
     expected = content.split(b"\n")
     if not expected[-1]:
@@ -60,7 +69,17 @@ def test_a_window_is_the_slice_of_all_lines(workspace, lines, closed, first, cou
     write_file(workspace, workspace.resolve_write("lines"), content)
     path = workspace.resolve_read("lines")
     with workspace.open_file(path) as file:
-        window = file.window(first, count, WindowLimits(10_000, 10_000))
+        window = file.window(first, count, bytes_max)
     delete_entry(workspace, workspace.resolve_entry("lines"))
-    assert [line.content for line in window.lines] == expected[first - 1 : first - 1 + count]
-    assert (window.lines_total, window.cut_by_bytes) == (len(expected), False)
+    asked = expected[first - 1 : first - 1 + count]
+    fitting = asked[:1]
+    while len(fitting) < len(asked) and len(b"\n".join(asked[: len(fitting) + 1])) <= bytes_max:
+        fitting = asked[: len(fitting) + 1]
+    contents = list(fitting)
+    if fitting and len(fitting[0]) > bytes_max:
+        contents[0] = whole_characters(fitting[0][:bytes_max])
+    assert window.lines == tuple(
+        WindowLine(number, content, len(whole))
+        for number, (content, whole) in enumerate(zip(contents, fitting, strict=True), first)
+    )
+    assert (window.lines_total, window.cut_by_bytes) == (len(expected), len(fitting) < len(asked))

@@ -179,13 +179,13 @@ def _is(value: object, kind: type) -> bool:
 
 
 def means(row: "Json", category: str, operation: str) -> bool:
-    wanted, named, outcome, *_ = row
-    if wanted != category and (wanted != ANY or (category == "net" and outcome != DENY)):
+    wanted, named = row[0], row[1]
+    if wanted != category and (wanted != ANY or (category == "net" and row[2] != DENY)):
         return False
     if named in (ANY, operation):
         return True
     # A client chooses its tools' names: another letter case must not open what is closed.
-    is_wide = category == "client" and outcome != ALLOW
+    is_wide = category == "client" and row[2] != ALLOW
     return is_wide and named.casefold() == operation.casefold()
 
 

@@ -194,7 +194,7 @@ class ObjectStore(StoreReader):
     # A content that was put is durable, and visible to other processes, after the next `sync`.
     def __init__(self, directory: str, *, bytes_max: int | None, disk: Disk | None = None) -> None:
         super().__init__(directory, disk=disk)
-        self._bytes_max, self._incoming_fd = bytes_max, -1
+        self._bytes_max, self._incoming_fd, self._counted_bytes = bytes_max, -1, 0
         self._staged: dict[str, tuple[int, str]] = {}
         """By digest: a descriptor and the name in `incoming/`, durable unless the next is True."""
         self._has_unsynced_names = self._swept = False
@@ -459,7 +459,7 @@ class ObjectStore(StoreReader):
             return self._add_usage(0)
 
     def is_over(self) -> bool:
-        return self._bytes_max is not None and self.usage_bytes() > self._bytes_max
+        return self._bytes_max is not None and self._counted_bytes > self._bytes_max
 
     def _add_usage(self, size_bytes: int, counted: int | None = None) -> int:
         with held_open(os.open("usage", _COUNT, 0o600, dir_fd=self.fd)) as fd:
@@ -469,7 +469,7 @@ class ObjectStore(StoreReader):
                     counted = int(os.pread(fd, 21, 0))
             if counted is None:  # the new content is already among the objects
                 counted, size_bytes = sum(size for *_, size in self._objects()), 0
-            total = max(0, counted + size_bytes)
+            total = self._counted_bytes = max(0, counted + size_bytes)
             os.pwrite(fd, f"{total:020d}\n".encode(), 0)
             return total
 

@@ -67,9 +67,7 @@ def show_unseen(text: str) -> tuple[str, int]:
 
 
 def show_line(line: str) -> tuple[str, int]:
-    if line.isprintable():
-        return line, 0
-    return _DANGEROUS.subn(_escape_match, line)
+    return (line, 0) if line.isprintable() else _DANGEROUS.subn(_escape_match, line)
 
 
 def quote(value: object) -> str:
@@ -115,8 +113,9 @@ def number_line(number: int, line: str) -> tuple[str, int]:
 
     A line end is removed. A byte-order mark at the start of line 1 is hidden.
     """
-    if number == 1:
-        line = line.removeprefix("\ufeff")
+    line = line.removeprefix("\ufeff") if number == 1 else line
+    if line.isprintable():
+        return f"{number:6d}\t{line}", 0
     shown, escaped = show_line(line.removesuffix("\n").removesuffix("\r"))
     return f"{number:6d}\t{shown}", escaped
 

@@ -119,7 +119,6 @@ class Ls:
             ) from None
         rows = [_row(name, entry, ports.shown) for name, entry in entries]
         said = [f"{_without_remark(show_path(name))}{remark}" for name, remark in rows]
-        said = said or [EMPTY_DIRECTORY]
         if has_more:
             said += [limit_notice("entries", limit, ports.limits.ls_entries_max, _OTHERWISE)]
         said += [f"[{notice}]" for notice in name_notices(name for name, _ in rows)]
@@ -128,11 +127,13 @@ class Ls:
             "truncated": has_more,
             "entries": [path_text(name) for name, _ in rows],
         }
-        return ToolOutput("\n".join(said), details)
+        return ToolOutput("\n".join(said or [EMPTY_DIRECTORY]), details)
 
 
 def _row(name: str, entry: EntryKind | DirectoryEntry, shown: Shown) -> tuple[str, str]:
     """Return a name as it is listed, and the remark after it."""
+    if entry is EntryKind.FILE:
+        return name, ""
     kind = entry if isinstance(entry, EntryKind) else entry.kind
     remark = f" {_OF_KIND[kind]}" if kind in _OF_KIND else ""
     if isinstance(entry, DirectoryEntry) and kind is EntryKind.LINK:

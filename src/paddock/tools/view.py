@@ -34,8 +34,8 @@ from paddock.tools.spec import (
 )
 from paddock.values.calls import Json
 from paddock.values.decisions import Action
-from paddock.workspace import OpenFile, ReadPath, Window, WindowLimits
-from paddock.workspace.read import WindowLine, whole_characters
+from paddock.workspace import OpenFile, ReadPath, Window
+from paddock.workspace.read import whole_characters
 
 ALL_LINES: Final = 2**62  # as a limit: no limit
 
@@ -119,7 +119,7 @@ class _Viewing:
         _require_text_start(file, name)
         offset, limit = plan.given.offset or 1, plan.given.limit or ALL_LINES
         # One line may use the whole budget.
-        window = file.window(offset, limit, WindowLimits(most, most))
+        window = file.window(offset, limit, most)
         if plan.version is not None:
             pinned(plan.version, str(window.version), plan.path.asked)
         return window, _decode(window, name)
@@ -140,8 +140,7 @@ class View(_Viewing):
 
             if plan.version is not None:
                 pinned(plan.version, DIRECTORY, plan.path.asked)
-            given = plan.given
-            text, more = view_directory(plan.path, given.offset or 1, given.limit, ports)
+            text, more = view_directory(plan.path, plan.given.offset or 1, plan.given.limit, ports)
             return ToolOutput(text, _viewed(plan, ports, text) | more)
         with file:
             window, text = self.window(plan, file, ports)
@@ -163,26 +162,26 @@ def _viewed(plan: Plan, ports: Ports, snippet: str) -> dict[str, Json]:
 
 def _number(window: Window, text: str, bytes_max: int) -> tuple[Window, list[str], int]:
     """Return the lines that fit, at least one; their rows; the number of escaped characters."""
-    rows: list[str] = []
-    lines: list[WindowLine] = []
-    escaped = 0
-    room = bytes_max + _NUMBER_BYTES  # so one line may use the whole budget
-    for line, content in zip(window.lines, text.split("\n"), strict=False):
-        row, changed = number_line(line.number, content)
+    rows, lines, escaped = list[str](), window.lines, 0
+    room = most = bytes_max + _NUMBER_BYTES  # so one line may use the whole budget
+    for number, content in enumerate(text.split("\n")[: len(lines)], window.first_line):
+        row, changed = number_line(number, content)
         # Numbers and escapes count: even an empty line costs eight bytes.
-        while (size := len(row.encode())) > room and line.content and not rows:
-            shorter: bytes = line.content[: len(line.content) * room // size]
-            line: WindowLine = replace(line, content=whole_characters(shorter))
-            row, changed = number_line(line.number, line.content.decode())
-        if size > room and rows:
-            return replace(window, lines=tuple(lines), cut_by_bytes=True), rows, escaped
-        if missing := line.length_bytes - len(line.content):
-            row += f" [... {missing} more bytes of this line]"
+        if (size := len(row.encode())) > room and rows:
+            window = replace(window, lines=lines[: len(rows)], cut_by_bytes=True)
+            break
+        if size > room:
+            shorter = lines[0].content[: len(lines[0].content) * most // size]
+            first = replace(lines[0], content=whole_characters(shorter))
+            is_cut = window.cut_by_bytes or len(lines) > 1
+            window = replace(window, lines=(first,), cut_by_bytes=is_cut)
+            return _number(window, first.content.decode(), bytes_max)
         rows.append(row)
-        lines.append(line)
         escaped += changed
         room -= size + 1
-    return replace(window, lines=tuple(lines)), rows, escaped
+    for line in window.cut_lines:
+        rows[0] += f" [... {line.length_bytes - len(line.content)} more bytes of this line]"
+    return window, rows, escaped
 
 
 VIEW: Final = Tool(

@@ -19,7 +19,7 @@ from paddock.workspace.paths import (
     WorkspacePath,
     WritePath,
 )
-from paddock.workspace.read import OpenFile, Window, WindowLimits, version_of
+from paddock.workspace.read import OpenFile, Window, version_of
 from paddock.workspace.workspace import Workspace, detect_resolution
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "OpenFile",
     "ReadPath",
     "Window",
-    "WindowLimits",
     "Workspace",
     "WorkspacePath",
     "WritePath",

@@ -119,10 +119,10 @@ def first_entries(
     prefix = "" if directory.is_root else f"{directory.relative}/"
 
     def kind_or_link(entry: os.DirEntry[str]) -> EntryKind | DirectoryEntry:
-        if entry.is_symlink():
-            return _link(workspace, paths.unchecked_path(prefix + entry.name))
         if entry.is_file(follow_symlinks=False):
             return EntryKind.FILE
+        if entry.is_symlink():
+            return _link(workspace, paths.unchecked_path(prefix + entry.name))
         is_directory = entry.is_dir(follow_symlinks=False)
         return EntryKind.DIRECTORY if is_directory else EntryKind.SPECIAL
 

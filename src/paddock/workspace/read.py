@@ -5,11 +5,12 @@ in place, at most its size at opening is read; its version is that of the bytes 
 `if_version` fails.
 """
 
+import itertools
 import os
 import time
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Self, TypeAlias
 
 from msgspec import Struct
@@ -51,18 +52,12 @@ class Window(Struct, frozen=True):
 
     @property
     def cut_lines(self) -> list[WindowLine]:
-        return [line for line in self.lines if len(line.content) < line.length_bytes]
+        # Only the first line can be longer than the limit.
+        return [line for line in self.lines[:1] if len(line.content) < line.length_bytes]
 
     @property
     def truncated(self) -> bool:
         return self.next_line is not None or bool(self.cut_lines)
-
-
-class WindowLimits(Struct, frozen=True):
-    """The maximum size of a window, and of one line in it. At least 1 each."""
-
-    bytes_max: int
-    line_bytes_max: int
 
 
 class LineIndex(Struct, frozen=True):
@@ -97,40 +92,31 @@ def build_line_index(pieces: Iterable[bytes]) -> LineIndex:
 
 
 def read_lines(
-    read: "Read", index: LineIndex, first_line: int, line_count: int, shown: WindowLimits
+    read: "Read", index: LineIndex, first_line: int, line_count: int, bytes_max: int
 ) -> tuple[tuple[WindowLine, ...], bool]:
     start = index.offset_of(read, first_line)
-    if start is None:
+    wanted = min(line_count, index.lines_total - first_line + 1)
+    if start is None or not wanted:
         return (), False
-    reader = _lines_from(read, start, index.size_bytes, line_count, shown.line_bytes_max)
-    lines: list[WindowLine] = []
-    room, behind = shown.bytes_max, first_line + line_count
-    for number, (content, length) in zip(range(first_line, behind), reader, strict=False):
-        if len(content) > room:
-            if lines:
-                return tuple(lines), True
-            content = whole_characters(content[:room])
-        lines.append(WindowLine(number, content, length))
-        room -= len(content) + 1  # its LF
-        if room <= 0 and number + 1 < behind:
-            return tuple(lines), next(reader, None) is not None
-    return tuple(lines), False
+    # One more byte: the LF of the last line does not count.
+    block = read(min(bytes_max + 1, index.size_bytes - start), start)
+    *lines, rest = block.split(_LF, wanted)
+    if len(lines) < wanted and start + len(block) == index.size_bytes and len(block) <= bytes_max:
+        lines.append(rest)
+    found = tuple(map(WindowLine, itertools.count(first_line), lines, map(len, lines)))
+    if block and not found:
+        length = _line_length(read, start, index.size_bytes)
+        found = (WindowLine(first_line, whole_characters(block[:bytes_max]), length),)
+    return found, len(found) < wanted
 
 
-def _lines_from(
-    read: "Read", offset: int, end: int, count: int, keep_bytes: int
-) -> Generator[tuple[bytes, int]]:
-    kept, length = b"", 0
+def _line_length(read: "Read", start: int, end: int) -> int:
+    offset = start
     while chunk := read(min(_CHUNK_BYTES_WINDOW, end - offset), offset):
+        if (found := chunk.find(_LF)) >= 0:
+            return offset + found - start
         offset += len(chunk)
-        *ended, rest = chunk.split(_LF, count)
-        for piece in ended:
-            kept, length = kept + piece[: keep_bytes - len(kept)], length + len(piece)
-            yield whole_characters(kept) if len(kept) < length else kept, length
-            kept, length = b"", 0
-        kept, length = kept + rest[: keep_bytes - len(kept)], length + len(rest)
-    if length:
-        yield whole_characters(kept) if len(kept) < length else kept, length
+    return offset - start
 
 
 def whole_characters(content: bytes) -> bytes:
@@ -274,10 +260,10 @@ class OpenFile:
             self._keep(KnownFile(version, None))
         return version
 
-    def window(self, first_line: int, line_count: int, shown: WindowLimits) -> Window:
-        """Lines over `line_bytes_max` are cut; over `bytes_max`, all but the first are left out."""
-        if first_line < 1 or line_count < 0 or shown.bytes_max < 1 or shown.line_bytes_max < 1:
-            raise ValueError("a window begins at line 1 or later, and its limits are at least 1")
+    def window(self, first_line: int, line_count: int, bytes_max: int) -> Window:
+        """Lines over `bytes_max` are left out, except the first, which is cut."""
+        if first_line < 1 or line_count < 0 or bytes_max < 1:
+            raise ValueError("a window begins at line 1 or later, and has at least one byte")
         index = self._known.find(self.status).lines
         with converting(self.path, "read"):
             if index is None:
@@ -286,7 +272,7 @@ class OpenFile:
                 whole = [self._read(self.size_bytes, 0)] if is_small else None
                 index = build_line_index(whole or chunks_of(self._fd, self.size_bytes))
                 self._keep(KnownFile(None, index))
-            lines, cut_by_bytes = read_lines(self._read, index, first_line, line_count, shown)
+            lines, cut_by_bytes = read_lines(self._read, index, first_line, line_count, bytes_max)
             version, of_all = self.version(), (index.lines_total, index.size_bytes)
             return Window(lines, first_line, *of_all, cut_by_bytes, version, self._has_changed())
 

@@ -6,11 +6,10 @@ import pytest
 
 from paddock import limits
 from paddock.errors import TextTooLargeError
-from paddock.workspace import WindowLimits
 from paddock.workspace.changes import entry_state
 from paddock.workspace.single_change import delete_entry, move_entry, write_file
 
-SHOWN = WindowLimits(1_000, 1_000)
+SHOWN = 1_000
 
 
 def view(workspace):

@@ -15,7 +15,7 @@ from paddock.errors import (
     SpecialFileError,
     TextTooLargeError,
 )
-from paddock.workspace import WindowLimits, Workspace
+from paddock.workspace import Workspace
 from tests.support.users import give_to_plain_user, run_as_plain_user
 
 CONTENT = b"one\ntwo\r\nthree"
@@ -114,7 +114,7 @@ def test_a_file_that_grows_while_it_is_read_is_cut_where_it_ended_and_says_so(fi
         with open(filled.root / "dir/file", "ab") as writer:
             writer.write(b"\nmore\n")
         found = file.read_all(1000)
-        window = file.window(1, 10, WindowLimits(1000, 1000))
+        window = file.window(1, 10, 1000)
     assert (found, window.version) == (CONTENT, VERSION)
     assert (window.lines_total, window.changed_while_reading) == (3, True)
 
@@ -123,7 +123,7 @@ def test_a_file_that_is_cut_while_it_is_read_ends_there_and_says_so(filled):
     with filled.workspace.open_file(filled.workspace.resolve_read("link")) as file:
         os.truncate(filled.root / "dir/file", 4)
         found = file.read_all(1000)
-        window = file.window(1, 10, WindowLimits(1000, 1000))
+        window = file.window(1, 10, 1000)
     assert found == b"one\n"
     assert (window.lines_total, window.changed_while_reading) == (1, True)
 

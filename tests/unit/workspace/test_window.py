@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from paddock.workspace import Window, WindowLimits, Workspace
+from paddock.workspace import Window, Workspace
 from paddock.workspace.read import (
     NOTHING_KNOWN,
     KnownFile,
@@ -19,15 +19,15 @@ from paddock.workspace.read import (
 )
 from paddock.workspace.workspace import READ_FILE, Resolution
 
-WIDE = WindowLimits(1_000_000, 100_000)
+WIDE = 100_000
 
 
 @pytest.fixture
 def window(ground):
-    def read(content: bytes, first: int, count: int, shown: WindowLimits = WIDE):
+    def read(content: bytes, first: int, count: int, bytes_max: int = WIDE):
         (ground.root / "file").write_bytes(content)
         with ground.workspace.open_file(ground.workspace.resolve_read("file")) as file:
-            return file.window(first, count, shown)
+            return file.window(first, count, bytes_max)
 
     return read
 
@@ -79,7 +79,8 @@ def test_lines_across_the_chunks_of_reading_are_whole(window):
     for shift in (-2, -1, 0, 1, 2):
         first = b"a" * (chunk + shift)
         content = first + b"\nsecond\n" + b"c" * chunk * 2 + b"\nlast"
-        assert texts(window(content, 1, 2)) == [first[:100_000], b"second"]
+        assert texts(window(content, 1, 2, 2 * chunk)) == [first, b"second"]
+        assert texts(window(content, 1, 2)) == [first[:100_000]]
         assert window(content, 1, 1).lines[0].length_bytes == len(first)
         assert texts(window(content, 2, 1)) == [b"second"]
         assert texts(window(content, 4, 1)) == [b"last"]
@@ -89,27 +90,25 @@ def test_lines_across_the_chunks_of_reading_are_whole(window):
 def test_a_long_line_is_cut_between_characters_and_says_its_length(window):
     content = "ab€€€\nnext\n".encode()
     for limit, kept in [(2, "ab"), (3, "ab"), (4, "ab"), (5, "ab€"), (6, "ab€"), (11, "ab€€€")]:
-        found = window(content, 1, 2, WindowLimits(1000, limit))
-        assert found.lines[0] == WindowLine(1, kept.encode(), 11)
-        assert bool(found.cut_lines) == (limit < 11)
-        assert texts(found)[1] == b"next"[:limit]
-        assert found.truncated == (limit < 11)
+        found = window(content, 1, 2, limit)
+        assert found.lines == (WindowLine(1, kept.encode(), 11),)
+        assert (bool(found.cut_lines), found.cut_by_bytes) == (limit < 11, True)
 
 
 def test_whole_lines_are_left_out_when_the_bytes_are_used_up(window):
     content = b"aaaa\nbbbb\ncccc\n"
     for limit, shown in [(1, [b"a"]), (4, [b"aaaa"]), (8, [b"aaaa"]), (9, [b"aaaa", b"bbbb"])]:
-        found = window(content, 1, 3, WindowLimits(limit, 100))
+        found = window(content, 1, 3, limit)
         assert (texts(found), found.cut_by_bytes) == (shown, True)
         assert found.next_line == len(shown) + 1
-    found = window(content, 1, 3, WindowLimits(14, 100))
+    found = window(content, 1, 3, 14)
     assert (texts(found), found.cut_by_bytes, found.next_line) == (
         [b"aaaa", b"bbbb", b"cccc"],
         False,
         None,
     )
     # Nothing is left out if nothing more was asked for.
-    assert not window(content, 1, 1, WindowLimits(4, 100)).cut_by_bytes
+    assert not window(content, 1, 1, 4).cut_by_bytes
 
 
 def test_a_window_behind_the_end_is_empty_and_tells_how_many_lines_there_are(window):
@@ -119,20 +118,15 @@ def test_a_window_behind_the_end_is_empty_and_tells_how_many_lines_there_are(win
 
 
 def test_a_senseless_window_is_the_callers_defect(window):
-    for first, count, shown in [
-        (0, 1, WIDE),
-        (1, -1, WIDE),
-        (1, 1, WindowLimits(0, 1)),
-        (1, 1, WindowLimits(1, 0)),
-    ]:
+    for first, count, bytes_max in [(0, 1, WIDE), (1, -1, WIDE), (1, 1, 0)]:
         with pytest.raises(ValueError, match="window"):
-            window(b"a", first, count, shown)
+            window(b"a", first, count, bytes_max)
 
 
 def two_lines(workspace: Workspace, first_line: int) -> Window:
     """Two lines of `file`."""
     with workspace.open_file(workspace.resolve_read("file")) as opened:
-        return opened.window(first_line, 2, WindowLimits(1000, 1000))
+        return opened.window(first_line, 2, 1000)
 
 
 @pytest.mark.parametrize("size", [1_000, 5_000_000])
@@ -195,7 +189,7 @@ class Reading(Struct, dict=True):
 
     def window(self, first_line: int) -> Window:
         with self.open() as opened:
-            return opened.window(first_line, 2, WindowLimits(1000, 1000))
+            return opened.window(first_line, 2, 1000)
 
     def version(self) -> str:
         with self.open() as opened:
