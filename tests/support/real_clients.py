@@ -246,9 +246,9 @@ def broken_copy(directory: Path, faults: str) -> Path:
     here = Path(__file__).parents[2] / "src" / "paddock"
     package = directory / "paddock"
     shutil.copytree(here, package, ignore=shutil.ignore_patterns("__pycache__"))
-    door = package / "apps" / "hook" / "lean" / "door.py"
+    handler = package / "apps" / "hook" / "lean" / "handler.py"
     begin = "        if len(self.data) > INPUT_BYTES_MAX:\n"
-    text = door.read_text()
+    text = handler.read_text()
     assert begin in text
-    door.write_text(text.replace(begin, faults + begin, 1))
+    handler.write_text(text.replace(begin, faults + begin, 1))
     return package / "apps" / "hook" / "launch.py"
