@@ -237,7 +237,7 @@ class BlobStore(History):
 
     def put(self, content: bytes) -> str:
         """Store content, durable after the next `sync`; return its salted digest."""
-        if self._late.made is None:
+        if not self._directory.is_dir():
             make_directories(self._directory.parent)
         digest = self.store.put_bytes(self._randomness(SALT_BYTES) + content)
         return digest.removeprefix(DIGEST_PREFIX)
