@@ -267,7 +267,9 @@ def open_past(project: Project, rows: Sequence[StoredEntry] | None = None) -> Ge
         if path.exists():
             # The notes first: a call that ends between the two is in the ledger by then.
             notes = read_notes(seen)
-            effects = find_effects(str(path), (OPERATOR,)) if rows is None else effects_in(rows)
+            # Only an undo's arguments name a workspace and a call.
+            whose = (OPERATOR,)
+            effects = find_effects(str(path), whose) if rows is None else effects_in(rows, whose)
         calls = past_calls(effects, notes, seen.find)
         then = past_workspaces(project.layout.ledger_paths()[LedgerName.GOVERNANCE], calls)
         ended = ended_notes(effects, notes)

@@ -312,13 +312,13 @@ def find_effects(path: str, intents_of: Sequence[str] = ()) -> FoundEffects:
 
 
 def effects_in(
-    rows: Sequence[StoredEntry | BadRow], intents_of: Sequence[str] | None = None
+    rows: Sequence[StoredEntry | BadRow], intents_of: Sequence[str] = ()
 ) -> FoundEffects:
-    """Sort rows into results, intents and bad lines; `intents_of` None means all agents."""
+    """Sort rows into results, intents of these agents, and bad lines."""
     stored = [row for row in rows if isinstance(row, StoredEntry)]
     calls = [row for row in stored if row.entry.event_type == TOOL_RESULT]
     results = [row for row in calls if row.entry.metadata.get("effects")]
-    asked = [row for row in stored if intents_of is None or row.entry.agent in intents_of]
+    asked = [row for row in stored if row.entry.agent in intents_of]
     intents = [row for row in asked if row.entry.event_type == TOOL_INTENT]
     bad = [row for row in rows if isinstance(row, BadRow)]
     return FoundEffects(tuple(results), tuple(intents), tuple(bad))

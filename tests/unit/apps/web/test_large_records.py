@@ -60,7 +60,9 @@ def _calls(session: str) -> Iterator[Entry]:
     about = {"session_id": session, "agent": "main", "call_id": f"CALL-{session}"}
     facts = {"tool": "create_file", "actions": [f"tool:file:create {session}.md"]}
     made = {"path": f"{session}.md", "kind": "created", "before": None, "after": DIGEST}
-    yield Entry(TOOL_INTENT, decision="allow", metadata=facts, **about)
+    # A program's own tool may have an argument of that name, which says nothing of its workspace.
+    asked = {**facts, "arguments": {"agent": "another"}}
+    yield Entry(TOOL_INTENT, decision="allow", metadata=asked, **about)
     yield Entry(TOOL_RESULT, metadata={**facts, "status": "ok", "effects": [made]}, **about)
 
 
