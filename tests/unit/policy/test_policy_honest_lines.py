@@ -49,6 +49,7 @@ for i in {1..10}; do curl -s "localhost:8000/?page=$((i - 1))"; done
 for ((i=0; i<3; i++)); do echo "$i"; done
 total=0; for f in *.log; do total=$(( total + 1 )); done; printf '%s\n' "$total"
 set -e; i=0; (( i += 1 )); echo $i
+export CI=1 n=3; for i in 1 2; do echo $((i * n)); done
 arr=(a b c); i=0; echo "${arr[$i]}"
 set -euo pipefail; pytest -q
 set -euo pipefail
@@ -605,6 +606,9 @@ export i='a[$(mark)]'; bash -c 'false && i=0; echo $((i))'
 i='a[$(mark)]'; false && i=0; [[ $i -eq 0 ]]
 i='a[$(mark)]'; for ((; i < 3; i++)); do echo; done
 for ((i = $(mark); i < 3; i++)); do echo; done
+i=0; export i={0,'a[$(mark)]'}; echo $((i))
+i=0; export i="a"'[$(mark)]'; echo $((i))
+i=0; readonly i='a[$(mark)]'; echo $((i))
 """
 DOCUMENT_ATTACKS = (
     "cat <<E\n\\`mark\\` `mark`\nE",

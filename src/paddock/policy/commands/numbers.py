@@ -36,7 +36,6 @@ _DEFAULT: Final = lazy_pattern(rb"\$\{[^}]*=")
 """`${x:=value}` assigns, too."""
 _PLAIN: Final = lazy_pattern(r"\[|:|[\w./+-]+")
 _SETTING: Final = lazy_pattern(r"[-+][euxo]+|pipefail|errexit|nounset|xtrace")
-_DECLARED: Final = lazy_pattern(r"[A-Za-z_]\w*(?:=.*)?", re.DOTALL)
 _ASSIGNING: Final = frozenset(
     # Of bash, then of zsh; and what runs a builtin, or text, that is named after it.
     "mapfile readarray getopts let declare typeset unset bind complete compgen compopt "
@@ -127,7 +126,10 @@ def _assigned_by(words: list[Word]) -> frozenset[str] | None:
         case "set":
             is_plain = all(map(_SETTING.fullmatch, sources))
         case "export" | "local" | "readonly":
-            is_plain = all(map(_DECLARED.fullmatch, sources))
+            # Braces give several values, and the grammar then sees no assignment.
+            given = [each.partition("=") for each in sources]
+            taken = frozenset(name for name, _, value in given if not _is_number(value))
+            return taken if all(name.isidentifier() for name, _, _ in given) else None
         case _:
             is_plain = name not in _ASSIGNING
     return frozenset() if is_plain else None
