@@ -12,7 +12,6 @@ from paddock.assembly.runtimes import open_runtime, tools_of
 from paddock.runtime import approvals
 from paddock.runtime.runtime import Runtime
 from paddock.text.json import parse_object
-from paddock.tools.outcome import has_lost_changes
 from paddock.values.calls import Json, Refusal, ToolResult
 
 Pairs = list[tuple[str, str]]
@@ -41,12 +40,14 @@ def _call(options: Options, console: Console) -> int:
         console.say(result.content)
     else:
         console.write_json({**result.as_json(), **named})
-    details = result.details
-    if details.get("exit_code") == 0 and (
-        has_lost_changes(details) or not {"conflict", "pending"}.isdisjoint(details)
-    ):
-        return EXIT_NO  # A command that failed says so itself.
-    return exit_of_call(result.refusal)
+    is_lost = result.details.get("exit_code") == 0 and _has_lost(result.details)
+    return EXIT_NO if is_lost else exit_of_call(result.refusal)
+
+
+def _has_lost(details: Mapping[str, Json]) -> bool:
+    from paddock.tools.outcome import has_lost_changes  # only a command has it
+
+    return has_lost_changes(details) or not {"conflict", "pending"}.isdisjoint(details)
 
 
 class ProgressLine:

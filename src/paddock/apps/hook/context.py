@@ -43,7 +43,7 @@ from paddock.policy.commands.programs import (
 from paddock.policy.commands.walk import RESERVED
 from paddock.policy.commands.words import program_name
 from paddock.policy.commands.writes import BY_OPTION, PROGRAMS
-from paddock.policy.compiled import ASK, DENY, NOTHING, RULE, SECRET
+from paddock.policy.compiled import ASK, CONFINE, DENY, NOTHING, RULE, SECRET
 from paddock.policy.decide import judge_for, shell_for
 from paddock.policy.engine import Writer
 from paddock.policy.pathset import (
@@ -76,6 +76,8 @@ INTERPRETERS: Final = frozenset(
 )
 """Programs that may run their input as code, or that a client implements itself."""
 _PLAIN_WORD: Final = frozenset(f"{ascii_letters}{digits}._+/-")
+_LINE: Final = "hook.line"
+"""The source of the hook's own questions about a line."""
 
 
 class FullContext(HookContext):
@@ -144,6 +146,10 @@ class FullContext(HookContext):
         said = self._judge_words(judge)
         if judge.refusal:
             return said
+        for each in said.findings:
+            # What had to be confined, because a rule could match, is held by nothing here.
+            if each.outcome == CONFINE and each.rule is not None and each.rule[2] == BUILT_IN:
+                each.outcome, each.rule = ASK, (ASK, each.rule[1], _LINE, BUILT_IN, 0)
         parsed = parse_line(text)
         targets = read_targets(parsed, base)
         # Outside the sandbox a line may write a closed path: in doubt the user is always asked.
@@ -151,7 +157,7 @@ class FullContext(HookContext):
         is_changing = bool(touch.written or touch.removed or touch.sifted)
         doubts = parsed.runtime_only if is_changing else touch.doubts
         for reason in dict.fromkeys((*doubts, *targets.unsure)):
-            rule = (ASK, reason, "hook.line", BUILT_IN, 0)
+            rule = (ASK, reason, _LINE, BUILT_IN, 0)
             said.findings.append(LeanFinding(ASK, RULE, reason, rule))
         said.targets, said.reads = tuple(targets.changes), tuple(targets.reads)
         said.patches = tuple(targets.patches)
