@@ -91,7 +91,10 @@ class Dispatcher:
         return self._context.monotonic_ns
 
     def dispatch(self, call: ToolCall, bounds: Bounds = FREE) -> ToolResult:
-        """Run one call; refusals are results. Raises: IntegrityError: nothing changed or shown."""
+        """Run one call and return its result; refusals are results.
+
+        Raises: IntegrityError if the ledger is damaged; nothing was changed or shown.
+        """
         ready = self.prepare(call, bounds)
         return ready if isinstance(ready, ToolResult) else self.run(ready)
 

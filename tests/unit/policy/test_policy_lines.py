@@ -115,6 +115,10 @@ network = "host"
         "$(echo git) push",
         'sh -c "$x"',
         ". /dev/stdin",
+        "cd / && . dev/stdin",
+        "cd /proc/self && . fd/0",
+        ". ../../proc/self/environ",
+        "source /tmp/../dev/stdin",
         ". <(cat f)",
         'source "$f"',
         "BASH_ENV=f bash g",
@@ -133,7 +137,14 @@ def test_what_could_be_a_denied_command_is_asked_about(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [". ./setup", "source .venv/bin/activate && ls", "PATH=.:$PATH ls", "PYTHONPATH=. ls"]
+    "line",
+    [
+        ". ./setup",
+        "source .venv/bin/activate && ls",
+        ". ../../dev/env.sh",
+        "PATH=.:$PATH ls",
+        "PYTHONPATH=. ls",
+    ],
 )
 def test_a_file_under_the_name_of_a_program_runs_where_the_sandbox_holds_it(line: str) -> None:
     # As any script does, whose commands no rule sees; where nothing guards, nothing is different.

@@ -212,9 +212,8 @@ def _gather(line: _Line, text: str, depth: int, within: _Command | None = None) 
     found = _walk(text)
     raws = found.commands
     # Only the outermost shell begins without variables of this line.
-    doubts = found.numbers.doubts([raw.words for raw in raws])
-    doubts = found.numbers.all_doubts() if depth else doubts
-    found.run_time |= dict.fromkeys(doubts)
+    numbers, words = found.numbers, (raw.words for raw in raws)
+    found.run_time |= dict.fromkeys(numbers.all_doubts() if depth else numbers.doubts(words))
     line.run_time |= found.run_time
     line.changes |= found.changes
     line.has_statement |= found.has_statement

@@ -71,8 +71,12 @@ _REPLACING: Final = lazy_pattern(r"-[A-Za-z0-9]*[Ii].*|--replace.*|\{.*\}", re.D
 _BRACES: Final = lazy_pattern(r"(?:(?:-[0rt]+|-[nPL] ?\d+|-I ?\{\}) ?)+", re.ASCII)
 """Options of xargs with which it replaces only `{}` by its input."""
 _STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
-_FED: Final = lazy_pattern(r"-|/+(?:dev|proc)(?:/|\Z)|.*/\.\./", re.DOTALL)
-"""Files that another command of the line may fill, to `source`."""
+_FED: Final = lazy_pattern(
+    r"-|/+(?:dev|proc)(?:/.*)?|/.*/\.\./.*"
+    r"|(?:.*/)?(?:std(?:in|out|err)|tty|environ|cmdline|comm|\d+)/*",
+    re.DOTALL,
+)
+"""Paths of a shell's input or environment, from whatever directory: `cd /; . dev/stdin`."""
 _MOVING: Final = {
     "env": lazy_pattern(r"-[iv0]*C.*|--c[hdir]*(=.*)?", re.DOTALL),
     "sudo": lazy_pattern(r"-[A-Za-z]*[DR].*|--ch[a-z]*(=.*)?", re.DOTALL),
@@ -397,9 +401,9 @@ class _Unwrapper(Struct):
             self.seen.hiding[ENVIRONMENT] = None
 
     def source(self, name: str, at: int, end: int) -> None:
-        # A file that is named can run anything, as `bash FILE` can. Its input, or what another
-        # command says, is part of this line.
-        is_file = at < end and self.words[at].is_literal and not _FED.match(self.words[at].text)
+        # A named file can run anything, as `bash FILE` can; the shell's input is part of this line.
+        file = self.words[at] if at < end else None
+        is_file = file is not None and file.is_literal and not _FED.fullmatch(file.text)
         why = f"{name} runs a file in this shell"
         self.run_time(why, may_be_any=not is_file)
         self.seen.hiding[why] = None

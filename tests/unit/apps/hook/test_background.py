@@ -13,9 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hooks import Client
-from tests.support.places import new_place
-from tests.unit.apps.hook.test_wrapped import STANDARD, Shell
+from tests.unit.apps.hook.test_wrapped import STANDARD, Shell, opened_shell
 
 pytestmark = pytest.mark.needs("stage")
 
@@ -29,12 +27,9 @@ FETCH = (
 
 
 @pytest.fixture
-def shell() -> Iterator[Shell]:
-    with new_place() as place:
-        client = Client(place)
-        client.write_policy(STANDARD)
-        assert place.run("call", "view", '{"path": "README.md"}').status == 0
-        yield Shell(client)
+def shell() -> Generator[Shell]:
+    with opened_shell() as made:
+        yield made
 
 
 def of(shell: Shell, session: str) -> str:

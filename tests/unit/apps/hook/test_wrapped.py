@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -75,13 +75,19 @@ class Shell(Struct, dict=True):
             yield running
 
 
-@pytest.fixture
-def shell() -> Iterator[Shell]:
+@contextmanager
+def opened_shell() -> Generator[Shell]:
     with new_place() as place:
         client = Client(place)
         client.write_policy(STANDARD)
         assert place.run("call", "view", '{"path": "README.md"}').status == 0
         yield Shell(client)
+
+
+@pytest.fixture
+def shell() -> Generator[Shell]:
+    with opened_shell() as made:
+        yield made
 
 
 def test_output_and_status_are_the_commands_own(shell: Shell):
