@@ -212,11 +212,16 @@ def client_settings(fence: Fence, yard: Yard) -> str:
     return says(not (yard.root / ".claude/settings.json").exists())
 
 
-@case("an editor's tasks and a list of MCP servers are not written", HOSTILE)
+@case("a list of MCP servers, which a client starts, is not written", HOSTILE)
+def client_servers(fence: Fence, yard: Yard) -> str:
+    fence.run(yard, "echo '{}' > .mcp.json")
+    return says(not (yard.root / ".mcp.json").exists())
+
+
+@case("an editor's tasks are not written", HOSTILE)
 def editor_tasks(fence: Fence, yard: Yard) -> str:
-    fence.run(yard, "d=.vscode; mkdir -p $d; echo '{}' > $d/tasks.json; echo '{}' > .mcp.json")
-    there = [yard.root / ".vscode/tasks.json", yard.root / ".mcp.json"]
-    return says(not any(path.exists() for path in there))
+    fence.run(yard, "d=.vscode; mkdir -p $d; echo '{}' > $d/tasks.json")
+    return says(not (yard.root / ".vscode/tasks.json").exists())
 
 
 @contextmanager

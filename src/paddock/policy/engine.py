@@ -74,7 +74,7 @@ from paddock.values.entries import DIGEST_PREFIX, digest_of
 # own, so that no `!` in it excludes a path from another layer. A path is forbidden if any
 # layer forbids it, and `safe` only if all of them permit it.
 
-_CLIENT: Final = "where a coding agent's client takes its hooks from"
+_CLIENT: Final = "where a coding agent's client finds its hooks and MCP servers"
 _DIRECTORY: Final = "one of Paddock's own directories"
 _CLOSED: Final = {
     OWN: "one of Paddock's own files",

@@ -83,11 +83,12 @@ CLIENT_SETTINGS: Final = (
     "**/.claude/settings.local.json",
     "**/.codex/config.toml",
     "**/.codex/hooks.json",
+    "**/.mcp.json",
 )
-"""Files in which a coding agent's client finds its hooks, including Paddock's.
+"""Files in which a coding agent's client finds its hooks and MCP servers, including Paddock's.
 
-Threat: an agent that writes them with one tool disables Paddock's hook for all others. A client
-that is started in a subfolder reads them there.
+Threat: an agent that writes them with one tool disables Paddock for all others, or has the client
+start a program outside the fence. A client that is started in a subfolder reads them there.
 """
 _CLIENT_FOLDERS: Final = ("**/.claude", "**/.codex")
 

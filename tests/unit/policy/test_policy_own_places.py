@@ -45,10 +45,11 @@ def test_no_agent_touches_a_planes_own_directories_and_every_agent_those_of_a_pr
 @pytest.mark.parametrize("writer", Writer)
 @pytest.mark.parametrize("policy", [PROJECT, BARE, load_policy(LIFTING, None, PlaneKind.PROJECT)])
 @pytest.mark.parametrize("head", sorted(WRITING_OPERATIONS))
-def test_no_agent_writes_what_a_client_takes_its_hooks_from(policy, head, writer):
+def test_no_agent_writes_where_a_client_finds_its_hooks_and_servers(policy, head, writer):
     for path in (
         *(".claude/settings.json", ".claude/settings.local.json", "sub/.claude/settings.json"),
         *(".codex/config.toml", ".codex/hooks.json", "a/b/.Codex/Hooks.JSON"),
+        *(".mcp.json", "sub/.MCP.json"),
     ):
         said = ask(policy, head, path, writer)
         assert (said.outcome, said.code, said.rule.source) == (
@@ -56,13 +57,16 @@ def test_no_agent_writes_what_a_client_takes_its_hooks_from(policy, head, writer
             "policy.protected",
             "paths.own",
         )
-        assert "is where a coding agent's client takes its hooks from" in said.reason
+        assert "is where a coding agent's client finds its hooks and MCP servers" in said.reason
 
 
 def test_what_else_stands_in_a_clients_folder_is_anybodys_and_its_settings_are_read():
     for path in (".claude/agents/a.md", ".claude/commands", ".codex/notes", "claude/settings.json"):
         assert ask(PROJECT, ("file", "create"), path).outcome is Outcome.ALLOW, path
-    assert ask(PROJECT, ("file", "view"), ".claude/settings.json").outcome is Outcome.ALLOW
+    for path in ("mcp.json", ".mcp.json.example", ".vscode/mcp.json", "docs/.mcp.json.md"):
+        assert ask(PROJECT, ("file", "create"), path).outcome is Outcome.ALLOW, path
+    for path in (".claude/settings.json", ".mcp.json"):
+        assert ask(PROJECT, ("file", "view"), path).outcome is Outcome.ALLOW, path
 
 
 @pytest.mark.parametrize("path", [".claude", "sub/.codex", ".CLAUDE"])

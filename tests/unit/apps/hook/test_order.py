@@ -80,7 +80,7 @@ def test_what_is_secret_is_not_read_wherever_it_lies(path, client: Client):
 @pytest.mark.parametrize(
     "path",
     ["paddock.toml", "src/paddock.json", ".claude/settings.json", ".Claude/Settings.local.json",
-     ".codex/config.toml", ".codex/hooks.json", "sub/.claude/settings.local.json"],
+     ".codex/config.toml", ".codex/hooks.json", "sub/.claude/settings.local.json", ".mcp.json"],
 )  # fmt: skip
 def test_nothing_that_holds_the_fence_is_written(path, client: Client):
     assert write(client, f"{{root}}/{path}").word == "deny"
