@@ -251,7 +251,7 @@ class Supervisor:
 
     def _has_variable(self, variable: str) -> bool:
         contract = self._office.contracts.get(SYNTHESIZE)
-        return contract is not None and variable in contract.template.variables
+        return contract is not None and variable in contract.variables
 
     def _narrowed(self, turn: _Turn) -> tuple[str, ...]:
         allowed = tuple(filter(self._executor.calls.tools.has, self._charter.tools_allowed))
