@@ -87,10 +87,6 @@ def chosen_model(project: Project, model: str | None) -> ProviderSettings:
     )
 
 
-def gateway_of(provider: Provider) -> Gateway:
-    return Gateway(provider, wait=wait_or_cancel, draw=random.random)
-
-
 def read_script(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
@@ -210,11 +206,12 @@ class _Opening:
         )
 
     def _open_router(self) -> Gateway:
-        if self._wish.provider is not None:
-            return self._held.enter_context(gateway_of(self._wish.provider))
-        settings = chosen_model(self._project, self._wish.model)
-        provider = open_provider(settings, self._wish.variables, read_script=read_script)
-        return self._held.enter_context(gateway_of(provider))
+        provider = self._wish.provider
+        if provider is None:
+            settings = chosen_model(self._project, self._wish.model)
+            provider = open_provider(settings, self._wish.variables, read_script=read_script)
+        self._held.callback(provider.close)
+        return Gateway(provider, wait_or_cancel, random.random)
 
     def _budget(self) -> Budget:
         budget = session_budget(self._table.session_tokens, self._table.mode)
