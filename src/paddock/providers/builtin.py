@@ -16,12 +16,10 @@ from paddock.pattern import lazy_pattern
 from paddock.providers.builtin_rules import TEXT, TOOLS, Wish, Wishes, find_wishes, unquoted
 from paddock.providers.gateway import TextSink, cancelled_turn
 from paddock.providers.structured import (
-    CallReader,
-    Parts,
+    TurnBuilder,
     as_list,
     as_map,
     as_text,
-    finish,
     read_object,
 )
 from paddock.text.show import quote
@@ -231,7 +229,7 @@ class BuiltinModel:
             return cancelled_turn(self.model)
         sentence, since = _asked(request)
         reply = _next(request, sentence, since)
-        reader, text, stop = CallReader(request), "", Stop.TOOL_USE
+        reader, text, stop = TurnBuilder(request), "", Stop.TOOL_USE
         if isinstance(reply, Wish):
             call_id = f"builtin_{secrets.token_hex(8)}"
             reader.read(call_id, reply.tool, json.dumps(dict(reply.arguments)))
@@ -243,7 +241,7 @@ class BuiltinModel:
         if on_text is not None and text:
             for line in text.splitlines(keepends=True):
                 on_text.text(line)
-        return finish(request, Parts(text, stop, self.model, Usage(), stop.value), reader)
+        return reader.turn(text, stop, Usage(), model=self.model, stop_raw=stop.value)
 
     def close(self) -> None:
         pass
