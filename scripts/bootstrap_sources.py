@@ -3,9 +3,9 @@
     scripts/write-bootstrap        (python scripts/bootstrap_sources.py)
 
 The admin's configuration holds every default and every core tool as it is registered, its
-schema is made from the reader, and the policy and the prompt contracts say aloud what holds
-anyway. They stand in the packages as text, so that whoever reads a package reads all of it;
-a test holds them against the code.
+schema is made from the reader, and the policy says aloud what holds anyway. They stand in the
+packages as text, so that whoever reads a package reads all of it; a test holds them against the
+code.
 """
 
 import sys
@@ -15,7 +15,6 @@ from typing import Final
 
 from msgspec import to_builtins
 
-from paddock.agent.contracts import CLASSIFY, EXECUTE, SYNTHESIZE, PromptContract, default_contracts
 from paddock.assembly.project import CORE
 from paddock.packages.archive import write_hashes
 from paddock.packages.bootstrap import SOURCES
@@ -27,11 +26,6 @@ from paddock.storage.atomic import make_directories, replace_file
 from paddock.tools.toolsets import TOOLS
 
 _SOURCE_MODE: Final = 0o644
-_DESCRIPTIONS: Final = {
-    CLASSIFY: "What kind of message the user wrote. No tools; its answer narrows, never widens.",
-    SYNTHESIZE: "The answer to a message, with the tools that the agent has.",
-    EXECUTE: "One task of an order, carried out with the tools that the order allows.",
-}
 
 
 _POLICY_HEAD: Final = b"""\
@@ -53,15 +47,10 @@ def _bare_policy() -> bytes:
 
 def generated_files() -> Mapping[str, bytes]:
     """Every such file, by its path below the directory of sources."""
-    contracts = {
-        f"PKG-CONTRACTS-001/HO1/contracts/{each.contract_id}.json": _contract(each)
-        for each in default_contracts()
-    }
     return {
         "PKG-ADMIN-001/HOT/config/admin_config.json": admin_config_bytes("production"),
         "PKG-ADMIN-001/HOT/schemas/admin_config.schema.json": admin_config_schema_bytes(),
         "PKG-POLICY-001/HOT/config/policy.toml": _bare_policy(),
-        **contracts,
     }
 
 
@@ -93,27 +82,6 @@ def write_sources(directory: Path = SOURCES) -> Iterator[str]:
     for source in sorted(each for each in directory.iterdir() if each.is_dir()):
         if write_hashes(source, check=False).written:
             yield f"{source.name}/manifest.json"
-
-
-def _contract(contract: PromptContract) -> bytes:
-    boundary = contract.boundary
-    literal = contract.template.parts
-    text = "".join(f"{{{{{part}}}}}" if place % 2 else part for place, part in enumerate(literal))
-    output = contract.output_schema
-    return write_object(
-        {
-            "contract_id": contract.contract_id,
-            "description": _DESCRIPTIONS[contract.contract_id],
-            "input_schema": dict(contract.input_schema),
-            "output_schema": None if output is None else dict(output),
-            "template": text,
-            "boundary": {
-                "max_tokens": boundary.max_tokens,
-                "temperature": boundary.temperature,
-                "structured_output": boundary.structured_output,
-            },
-        }
-    )
 
 
 if __name__ == "__main__":

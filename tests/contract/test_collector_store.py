@@ -1,4 +1,4 @@
-"""What every keeper of a collector's chains does: the database and the fake alike."""
+"""What the store of a collector's chains does, in PostgreSQL."""
 
 import pytest
 
@@ -11,30 +11,10 @@ from paddock.collector.accept import (
 )
 from paddock.collector.chains import Offer, OfferRefusal, Progress, RefusalCode
 from paddock.errors import ConfigError, LedgerDamagedError
-from paddock.testing.memory_collector import MemoryCollector
 from tests.support.collected import Host, give, head_of, renamed
 from tests.support.postgres import empty_database, running_server
 
-
-class InMemory:
-    def __init__(self):
-        self.store = MemoryCollector()
-
-    def change_line(self, chain, seq, line):
-        self.store._lines[chain.host, chain.ledger][seq] = line
-
-    def remove_from(self, chain, seq):
-        lines = self.store._lines[chain.host, chain.ledger]
-        for each in [each for each in lines if each >= seq]:
-            del lines[each]
-
-    def remove_checkpoints(self, chain, above):
-        kept = self.store._accepted[chain.host, chain.ledger]
-        kept[:] = [each for each in kept if each.head.size <= above]
-
-    def forget_chain(self, chain):
-        for table in (self.store._chains, self.store._lines, self.store._accepted):
-            del table[chain.host, chain.ledger]
+pytestmark = pytest.mark.needs("postgresql")
 
 
 class InDatabase:
@@ -88,16 +68,9 @@ def socket():
         yield place
 
 
-@pytest.fixture(
-    params=[
-        InMemory,
-        pytest.param(InDatabase, marks=pytest.mark.needs("postgresql")),
-    ]
-)
-def kind(request):
-    kept = (
-        InMemory() if request.param is InMemory else InDatabase(request.getfixturevalue("socket"))
-    )
+@pytest.fixture
+def kind(socket):
+    kept = InDatabase(socket)
     yield kept
     kept.store.close()
 

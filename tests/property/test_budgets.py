@@ -7,7 +7,6 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from paddock.errors import BudgetExhaustedError
 from paddock.providers.budgets import session_budget
-from paddock.values.models import Usage
 
 TOKENS = st.integers(0, 120)
 
@@ -71,21 +70,10 @@ class Budgets(RuleBasedStateMachine):
         if reservation is None:
             return
         used = reservation.granted * share // 100
-        reservation.settle(Usage(used // 2, used - used // 2))
+        reservation.settle(used)
         for each in self.above(place):
             self.taken[each] -= reservation.granted
             self.spent[each] += used
-
-    @rule(pair=consumes(held))
-    def leave(self, pair) -> None:
-        place, reservation = pair
-        if reservation is None:
-            return
-        with reservation:
-            pass
-        for each in self.above(place):
-            self.taken[each] -= reservation.granted
-            self.spent[each] += reservation.granted
 
     @invariant()
     def no_scope_is_overspent(self) -> None:
@@ -108,11 +96,11 @@ def test_threads_that_spend_at_once_do_not_overspend():
         start.wait()
         for _ in range(200):
             try:
-                with child.reserve(7, at_least=3) as reservation:
-                    granted.append(reservation.granted)
-                    reservation.settle(Usage(reservation.granted))
+                reservation = child.reserve(7, at_least=3)
             except BudgetExhaustedError:
                 return
+            granted.append(reservation.granted)
+            reservation.settle(reservation.granted)
 
     threads = [threading.Thread(target=spend, args=(child,)) for child in children]
     for thread in threads:

@@ -13,7 +13,6 @@ from paddock.agent.contracts import (
     Boundary,
     PromptContract,
     default_contracts,
-    parse_template,
 )
 from paddock.agent.events import Event, OneAtATime
 from paddock.agent.executor import Assignment, Execution, Executor
@@ -55,11 +54,11 @@ INPUT = {
 }
 CONTRACTS = (
     *default_contracts(),
-    PromptContract(TEXT, INPUT, parse_template("{{task}}")),
+    PromptContract(TEXT, INPUT, "{{task}}"),
     PromptContract(
         OBJECT,
         INPUT,
-        parse_template("{{task}}"),
+        "{{task}}",
         {
             "type": "object",
             "properties": {"speech_act": {"type": "string"}},

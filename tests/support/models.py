@@ -106,8 +106,7 @@ def middle() -> float:
 
 def gateway(provider, waits: Waits | None = None, **limits) -> Gateway:
     """A gateway on which no time passes and nothing is random."""
-    allowed = RetryLimits(**limits) if limits else None
-    return Gateway(provider, wait=waits or Waits(), draw=middle, allowed=allowed)
+    return Gateway(provider, waits or Waits(), middle, RetryLimits(**limits))
 
 
 def settings_for(wire: str, url: str) -> ProviderSettings:

@@ -21,7 +21,7 @@ from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.gateway import Gateway, TextSink, message_as_json, request_digest
 from paddock.text.show import cut, quote, show_name
 from paddock.values.calls import Cancel, Json
-from paddock.values.models import Message, ModelRequest, ModelTurn, Stop, ToolUse, Usage
+from paddock.values.models import Message, ModelRequest, ModelTurn, Shortage, Stop, ToolUse
 from paddock.values.orders import OrderError, OrderFailure
 
 _SAID_CHARS_MAX: Final = 1_000  # of a provider's reason for a refusal
@@ -225,7 +225,7 @@ class ModelDoor(Struct, frozen=True):
         """
         reservation, request = _reserve(request, budget)
         started = self.monotonic_ns()
-        payment = _Payment(budget, reservation, self.listener)
+        payment = _Payment(budget, reservation, self.listener, reservation.shortage)
 
         def exchange(turn: ModelTurn | None) -> RecordedExchange:
             return RecordedExchange(
@@ -235,8 +235,8 @@ class ModelDoor(Struct, frozen=True):
                 self.router.name,
                 self.router.model,
                 latency_ms=(self.monotonic_ns() - started) // 1_000_000,
-                shortage=payment.shortage,
                 charged_tokens=payment.charged,
+                over_budget="" if payment.shortage is None else str(payment.shortage),
                 contents=self._contents(request, number, new, turn),
             )
 
@@ -248,8 +248,8 @@ class ModelDoor(Struct, frozen=True):
                 self.ledger.append([self.scribe.unanswered(exchange(None), error)])
             raise
         finally:
-            # Releases it if no attempt began; otherwise it is already settled.
-            reservation.release()
+            if not payment.is_begun:
+                reservation.settle(0)
         turn = replace(turn, usage_is_known=turn.usage_is_known and payment.is_known)
         self.ledger.append([self.scribe.answered(exchange(turn), turn)])
         return turn
@@ -268,24 +268,21 @@ class ModelDoor(Struct, frozen=True):
         return json.dumps(kept, ensure_ascii=True)
 
 
-class _Payment:
-    """Pay for each attempt of one exchange, with a reservation as large as the first.
+class _Payment(Struct):
+    """Pay for each attempt of one exchange, with a reservation as large as the first."""
 
-    `is_begun`: an attempt began. `charged`: tokens of all attempts. `is_known`: all attempts
-    reported their cost. `shortage`: the first one of a budget that only warns.
-    """
-
-    def __init__(self, budget: Budget, first: TokenReservation, listener: TurnListener) -> None:
-        self._budget = budget
-        self._first = first
-        self._listener = listener
-        self.is_begun = False
-        self.charged = 0
-        self.is_known = True
-        self.shortage = first.shortage
+    budget: Budget
+    first: TokenReservation
+    listener: TurnListener
+    shortage: Shortage | None
+    """The first one of a budget that only warns."""
+    is_begun: bool = False
+    charged: int = 0
+    is_known: bool = True
+    """False after an attempt that did not report its cost."""
 
     def pay(self, send: Callable[[], ModelTurn]) -> ModelTurn:
-        reservation = self._budget.reserve(self._first.granted) if self.is_begun else self._first
+        reservation = self.budget.reserve(self.first.granted) if self.is_begun else self.first
         self.is_begun = True
         self.shortage = self.shortage or reservation.shortage
         # An attempt whose cost is unknown is charged all that it was granted.
@@ -294,7 +291,7 @@ class _Payment:
             if reservation.is_news:
                 # Before it is sent, so that the listener can still cancel.
                 said = f"{reservation.shortage}; the budget only warns"
-                self._listener.heard(Noticed(said))
+                self.listener.heard(Noticed(said))
             turn = send()
             if turn.usage_is_known:
                 charged = max(0, turn.usage.total)
@@ -312,7 +309,7 @@ class _Payment:
             self.is_known = self.is_known and charged is not None
             tokens = reservation.granted if charged is None else charged
             self.charged += tokens
-            reservation.settle(Usage(tokens))
+            reservation.settle(tokens)
 
 
 def _reserve(request: ModelRequest, budget: Budget) -> tuple[TokenReservation, ModelRequest]:

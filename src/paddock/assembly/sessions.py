@@ -23,7 +23,7 @@ from paddock.agent.contracts import load_contracts
 from paddock.agent.executor import Executor, Timer, real_timer
 from paddock.agent.records import Scribe
 from paddock.agent.session_log import RecordedSession, find_session, restore, tokens_charged
-from paddock.agent.sessions import ChildAgent, Session, SessionParts
+from paddock.agent.sessions import ChildAgent, Session
 from paddock.agent.steps import ModelDoor
 from paddock.agent.supervisor import Charter, Office, Supervisor
 from paddock.assembly.audit import verify_not_gone
@@ -87,10 +87,6 @@ def chosen_model(project: Project, model: str | None) -> ProviderSettings:
     )
 
 
-def gateway_of(provider: Provider) -> Gateway:
-    return Gateway(provider, wait=wait_or_cancel, draw=random.random)
-
-
 def read_script(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
@@ -137,7 +133,7 @@ def open_session(project: Project, wish: SessionWish) -> Session:
         HostError: workspace or ledger cannot be opened.
     """
     with ExitStack() as held:
-        return Session(_Opening(project, wish, held).parts())
+        return _Opening(project, wish, held).session()
 
 
 def sessions_of(project: Project) -> Ledgers:
@@ -177,7 +173,7 @@ class _Opening:
         self._router = self._open_router()
         self._ho1m = held.enter_context(closing(open_ledger(project, LedgerName.HO1M)))
 
-    def parts(self) -> SessionParts:
+    def session(self) -> Session:
         project, held, before = self._project, self._held, self._before
         ho2m = held.enter_context(closing(open_ledger(project, LedgerName.HO2M)))
         child = held.enter_context(self._open_agent(self._agent))
@@ -198,23 +194,16 @@ class _Opening:
         if project.admin is not None:
             # Also in governance: the gate concerns the whole plane.
             record_gate(project, self._session_id, self._agent)
-        return SessionParts(
-            charter=charter,
-            supervisor=supervisor,
-            office=office,
-            open_child=self._open_descendant,
-            listener=self._listener,
-            close=held.pop_all().close,
-            facts=facts,
-            notices=(*project.notices, *notices),
-        )
+        close, notices = held.pop_all().close, (*project.notices, *notices)
+        return Session(supervisor, self._open_descendant, close, facts, notices)
 
     def _open_router(self) -> Gateway:
-        if self._wish.provider is not None:
-            return self._held.enter_context(gateway_of(self._wish.provider))
-        settings = chosen_model(self._project, self._wish.model)
-        provider = open_provider(settings, self._wish.variables, read_script=read_script)
-        return self._held.enter_context(gateway_of(provider))
+        provider = self._wish.provider
+        if provider is None:
+            settings = chosen_model(self._project, self._wish.model)
+            provider = open_provider(settings, self._wish.variables, read_script=read_script)
+        self._held.callback(provider.close)
+        return Gateway(provider, wait_or_cancel, random.random)
 
     def _budget(self) -> Budget:
         budget = session_budget(self._table.session_tokens, self._table.mode)

@@ -1,7 +1,7 @@
 """Collect the ledgers of many hosts in one PostgreSQL database, and verify them on acceptance.
 
     chains      values stored per host, and judging whether an offer continues them. Pure. The store
-                port, implemented by `PostgresStore` and the fake `MemoryCollector`
+                port, implemented by `PostgresStore`
     postgres    the tables, their permissions, and every query
     accept      accept each offer completely or not at all; verify the whole store again
 

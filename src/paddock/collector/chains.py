@@ -292,7 +292,7 @@ class Judging:
         )
 
 
-# The store port: `PostgresStore` implements it, and so does `MemoryCollector`.
+# The store port, which `PostgresStore` implements.
 
 OFFERS_MAX: Final = 1_000
 """The number of offers processed in one batch, however many a sender sends."""

@@ -11,16 +11,14 @@ from paddock.providers.choice import Key
 from paddock.providers.client import Client, PreparedRequest, SdkProvider, Server
 from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.structured import (
-    CallReader,
     Issue,
-    Parts,
+    TurnBuilder,
     answer_tool,
     as_count,
     as_list,
     as_map,
     as_maps,
     as_text,
-    finish,
     is_closed,
     issue_name,
     joined,
@@ -73,11 +71,16 @@ def _out_of_order(what: str) -> ProviderError:
 
 class _Block(Struct):
     content: dict[str, Json]
-    texts: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    """Member → the pieces of its text so far."""
-    inputs: list[Json] = field(default_factory=list[Json])
-    """The pieces of its arguments so far; each should be text."""
+    pieces: dict[str, list[Json]] = field(default_factory=dict[str, list[Json]])
+    """Member → the pieces of its text so far; those of `RAW_INPUT` may be no text."""
     is_open: bool = True
+
+    def extend(self, member: str, piece: Json) -> None:
+        self.pieces.setdefault(member, []).append(piece)
+
+    def close(self) -> None:
+        self.is_open = False
+        self.content |= {member: joined(pieces) for member, pieces in self.pieces.items()}
 
 
 class MessageAssembly:
@@ -103,7 +106,7 @@ class MessageAssembly:
             case "content_block_delta":
                 return self._extend(self._block(event), as_map(event.get("delta")))
             case "content_block_stop":
-                _close(self._block(event))
+                self._block(event).close()
             case "message_delta":
                 if self._message is not None:
                     self._message.update(as_map(event.get("delta")))
@@ -136,23 +139,24 @@ class MessageAssembly:
             raise _out_of_order(f"block {quote(index)} twice")
         content = dict(as_map(event.get("content_block")))
         given = {member: as_text(content.get(member)) for member in _TEXT_DELTAS.values()}
-        texts = {member: [text] for member, text in given.items() if text}
-        self._blocks[index] = _Block(content, texts)
+        self._blocks[index] = _Block(
+            content, {name: [text] for name, text in given.items() if text}
+        )
         return given["text"] if content.get("type") == "text" else ""
 
     def _extend(self, block: _Block, delta: Mapping[str, Json]) -> str:
         kind = as_text(delta.get("type"))
         if kind == "input_json_delta":
             piece = delta.get("partial_json")
-            block.inputs.append("" if piece is None else piece)
+            block.extend(RAW_INPUT, "" if piece is None else piece)
         elif block.content.get("type") == "tool_use":
             # Threat: a call runs without the arguments in a delta of an unknown type.
-            block.inputs.append(dict(delta))
+            block.extend(RAW_INPUT, dict(delta))
             self._is_exact = False
         elif kind in _TEXT_DELTAS:
             member = _TEXT_DELTAS[kind]
             text = as_text(delta.get(member))
-            block.texts.setdefault(member, []).append(text)
+            block.extend(member, text)
             return text if kind == "text_delta" else ""
         elif kind == "citations_delta":
             cited = as_list(block.content.get("citations"))
@@ -160,14 +164,6 @@ class MessageAssembly:
         else:
             self._is_exact = False
         return ""
-
-
-def _close(block: _Block) -> None:
-    block.is_open = False
-    for member, pieces in block.texts.items():
-        block.content[member] = "".join(pieces)
-    if block.inputs:
-        block.content[RAW_INPUT] = joined(block.inputs)
 
 
 DIALECT: Final = "anthropic"
@@ -311,7 +307,7 @@ class AnthropicWire(Struct, frozen=True):
     def read(self, message: Mapping[str, Json], prepared: PreparedRequest) -> ModelTurn:
         if message.get("type") != "message" or not isinstance(message.get("content"), list):
             raise ProviderError("anthropic sent no message", kind=FailureKind.BROKEN)
-        reader = CallReader(prepared.request, prepared.issued)
+        reader = TurnBuilder(prepared.request, prepared.issued)
         texts: list[str] = []
         kept: list[Json] = []
         for block in as_maps(message["content"]):
@@ -328,20 +324,19 @@ class AnthropicWire(Struct, frozen=True):
         is_exact = message.get("is_exact", True) is True
         details = as_map(message.get("stop_details"))
         why = (as_text(details.get("category")), as_text(details.get("explanation")))
-        parts = Parts(
-            text="".join(texts),
-            stop=stop,
+        return reader.turn(
+            "".join(texts),
+            stop,
+            _usage(message.get("usage")),
             model=as_text(message.get("model")) or self.model,
-            usage=_usage(message.get("usage")),
             stop_raw=raw,
             stop_reason=": ".join(filter(None, why)),
             raw_ref=as_text(message.get("id")),
             native=Native(DIALECT, tuple(kept)) if is_exact else None,
         )
-        return finish(prepared.request, parts, reader)
 
 
-def _kept_call(block: Mapping[str, Json], reader: CallReader) -> Json:
+def _kept_call(block: Mapping[str, Json], reader: TurnBuilder) -> Json:
     given = block.get(RAW_INPUT)
     if given is None:
         # This API sends an object; make it text, which is read as strictly as with other APIs.

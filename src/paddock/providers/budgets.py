@@ -5,7 +5,7 @@ takes tokens from all of them or from none.
 """
 
 import threading
-from typing import Final, Self
+from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from paddock import limits
 from paddock.errors import BudgetExhaustedError
 from paddock.providers.gateway import request_text
-from paddock.values.models import Account, BudgetMode, ModelRequest, Shortage, Usage
+from paddock.values.models import Account, BudgetMode, ModelRequest, Shortage
 
 
 class _Scope(Struct):
@@ -27,28 +27,27 @@ class _Shared(Struct):
     """Names of scopes already reported as short."""
 
 
-class Budget:
-    def __init__(self, session: _Shared, chain: tuple[_Scope, ...]) -> None:
-        self._session = session
-        self._chain = chain
-        """This scope, then those above it."""
+class Budget(Struct, frozen=True):
+    shared: _Shared
+    chain: tuple[_Scope, ...]
+    """This scope, then those above it."""
 
     @property
     def mode(self) -> BudgetMode:
-        return self._session.mode
+        return self.shared.mode
 
     @property
     def account(self) -> Account:
-        with self._session.lock:
-            return self._chain[0].account
+        with self.shared.lock:
+            return self.chain[0].account
 
     @property
     def free(self) -> int | None:
-        with self._session.lock:
+        with self.shared.lock:
             return self._free()
 
     def child(self, name: str, limit: int | None = None) -> "Budget":
-        return Budget(self._session, (_Scope(Account(name, limit)), *self._chain))
+        return Budget(self.shared, (_Scope(Account(name, limit)), *self.chain))
 
     def reserve(self, tokens: int, *, at_least: int | None = None) -> "TokenReservation":
         """Take `tokens` from this scope and all above, to be settled after the call.
@@ -59,7 +58,7 @@ class Budget:
         """
         if tokens < 0 or (at_least is not None and not 0 <= at_least <= tokens):
             raise ValueError(f"a reservation of {tokens} tokens, at least {at_least}")
-        with self._session.lock:
+        with self.shared.lock:
             needed = tokens if at_least is None else at_least
             shortage = self._find_shortage(needed)
             free = self._free()
@@ -73,21 +72,21 @@ class Budget:
             self._take(reserved=granted, spent=0)
             if shortage is None or self.mode is BudgetMode.OFF:
                 return TokenReservation(self, granted)
-            is_news = shortage.scope not in self._session.reported
-            self._session.reported.add(shortage.scope)
-            return TokenReservation(self, granted, shortage, is_news=is_news)
+            is_news = shortage.scope not in self.shared.reported
+            self.shared.reported.add(shortage.scope)
+            return TokenReservation(self, granted, shortage, is_news)
 
     def settle(self, reserved: int, used: int) -> None:
-        with self._session.lock:
+        with self.shared.lock:
             self._take(reserved=-reserved, spent=used)
 
     def _free(self) -> int | None:
-        accounts = (scope.account for scope in self._chain)
+        accounts = (scope.account for scope in self.chain)
         return min((each.free for each in accounts if each.free is not None), default=None)
 
     def _find_shortage(self, tokens: int) -> Shortage | None:
         found: Shortage | None = None
-        for scope in self._chain:
+        for scope in self.chain:
             account = scope.account
             free = account.free
             if account.limit is not None and free is not None and free < tokens:
@@ -97,54 +96,24 @@ class Budget:
 
     def _take(self, *, reserved: int, spent: int) -> None:
         # In every scope above too, so that parallel requests cannot spend the same tokens.
-        for scope in self._chain:
+        for scope in self.chain:
             own = scope.account
             scope.account = replace(own, reserved=own.reserved + reserved, spent=own.spent + spent)
 
 
-class TokenReservation:
-    """Tokens reserved for one request, settled once. A context manager.
+class TokenReservation(Struct, frozen=True):
+    """Tokens reserved for one request, to be settled once."""
 
-    Leaving its block unsettled spends all of them: a request of unknown cost may have used them.
-    """
+    budget: Budget
+    granted: int
+    shortage: Shortage | None = None
+    """In mode `warn`: the reason for which `enforce` would have refused it."""
+    is_news: bool = False
+    """True for the first reservation that finds the scope short."""
 
-    def __init__(
-        self,
-        budget: Budget,
-        granted: int,
-        shortage: Shortage | None = None,
-        *,
-        is_news: bool = False,
-    ) -> None:
-        self.granted = granted
-        self.shortage = shortage
-        """In mode `warn`: the reason for which `enforce` would have refused it."""
-        self.is_news = is_news
-        """True for the first reservation that finds the scope short."""
-        self._budget = budget
-        self._lock = threading.Lock()
-        self._is_settled = False
-
-    def settle(self, used: Usage) -> None:
-        """Spend the used tokens, even more than were granted. Only the first call counts."""
-        # An embedding program's provider may report a negative count, which must not add tokens.
-        self._settle(max(0, used.total))
-
-    def release(self) -> None:
-        self._settle(0)
-
-    def _settle(self, used: int) -> None:
-        with self._lock:
-            is_first = not self._is_settled
-            self._is_settled = True
-        if is_first:
-            self._budget.settle(self.granted, used)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._settle(self.granted)
+    def settle(self, used: int) -> None:
+        """Spend the used tokens, even more than were granted."""
+        self.budget.settle(self.granted, used)
 
 
 def session_budget(limit: int | None, mode: BudgetMode = BudgetMode.ENFORCE) -> Budget:

@@ -13,15 +13,13 @@ from typing import Final
 
 from paddock import limits
 from paddock.pattern import lazy_pattern
-from paddock.providers.builtin_rules import TEXT, Wish, Wishes, find_wishes, unquoted
+from paddock.providers.builtin_rules import TEXT, TOOLS, Wish, Wishes, find_wishes, unquoted
 from paddock.providers.gateway import TextSink, cancelled_turn
 from paddock.providers.structured import (
-    CallReader,
-    Parts,
+    TurnBuilder,
     as_list,
     as_map,
     as_text,
-    finish,
     read_object,
 )
 from paddock.text.show import quote
@@ -54,43 +52,11 @@ _HELP: Final = lazy_pattern(
     re.IGNORECASE,
 )
 
-EXAMPLES: Final = {
-    "list_packages": "what frameworks are installed?",
-    "query_ledger": "show me turn events from the session ledger",
-    "list_files": "what files are in the kernel directory?",
-    "read_file": "read HOT/config/policy.toml",
-    "gate_check": "run the gate check",
-    "write_file_dev": 'write a file at HO2/scratch/note.txt with the content "hello"',
-    "edit_file_dev": 'replace "old" with "new" in HO2/scratch/note.txt',
-    "grep_dev": 'search for "def handle_turn" in the HO2 directory',
-    "run_shell_dev": 'run "ls -l"',
-    "view": "show me README.md",
-    "create_file": 'write a file at notes.md with the content "hello"',
-    "str_replace": 'replace "old" with "new" in notes.md',
-    "move_file": "move notes.md to old/notes.md",
-    "delete_file": "delete notes.md",
-    "grep": 'search for "def main" in src',
-    "find": "find *.py in src",
-    "ls": "list the files in src",
-    "write_output": 'write an output named report with the content "done"',
-    "run_shell": 'run "git status"',
-}
-_LEADS: Final = {
-    "list_packages": "Installed:",
-    "query_ledger": "From the ledger:",
-    "list_files": "Files:",
-    "ls": "Files:",
-    "gate_check": "The gates say:",
-    "grep": "Found:",
-    "grep_dev": "Found:",
-    "find": "Found:",
-}
-
 
 def small_talk(sentence: str, tools: Collection[str]) -> str:
     said = sentence.strip()
     if _GREETING.fullmatch(said):
-        example = next((text for name, text in EXAMPLES.items() if name in tools), "help")
+        example = next((tool.example for name, tool in TOOLS.items() if name in tools), "help")
         return f"Hello. {WHO} Ask me what I can do, or try: {example}"
     if _THANKS.fullmatch(said):
         return "You are welcome."
@@ -101,7 +67,7 @@ def help_text(tools: Iterable[str]) -> str:
     there = list(tools)
     if not there:
         return f"{WHO} I have no tools here, so I cannot look up or do anything."
-    rows = [f"  {name}: {EXAMPLES.get(name, name)}" for name in there]
+    rows = [f"  {name}: {TOOLS[name].example if name in TOOLS else name}" for name in there]
     form = f"{there[0]} name=value"
     return "\n".join([WHO, "Here I can call:", *rows, f"Or write the call itself: {form}"])
 
@@ -129,7 +95,7 @@ def _part(answer: ToolAnswer) -> str:
     )
     if answer.is_error:
         return f"{answer.tool} failed:\n{shown}{cut}"
-    lead = _LEADS.get(answer.tool, f"{answer.tool}:")
+    lead = (answer.tool in TOOLS and TOOLS[answer.tool].lead) or f"{answer.tool}:"
     return f"{lead}\n{shown or '(nothing)'}{cut}"
 
 
@@ -217,15 +183,10 @@ def parse_call(sentence: str, tools: Mapping[str, ToolSchema]) -> Wish | None:
         given = read_object(rest)
         return None if isinstance(given, Refusal) else Wish(name, given)
     properties = as_map(tool.parameters.get("properties"))
-    arguments: dict[str, Json] = {}
-    place = 0
-    while place < len(rest):
-        pair = _PAIR.match(rest, place)
-        if pair is None:
-            return None
-        arguments[pair[1]] = _value(pair[2], as_map(properties.get(pair[1])))
-        place = pair.end()
-    return Wish(name, arguments)
+    if _PAIR.sub("", rest):
+        return None
+    pairs = _PAIR.findall(rest)
+    return Wish(name, {key: _value(text, as_map(properties.get(key))) for key, text in pairs})
 
 
 def _value(text: str, schema: Mapping[str, Json]) -> Json:
@@ -244,26 +205,13 @@ def _value(text: str, schema: Mapping[str, Json]) -> Json:
 
 
 def split_steps(text: str) -> list[str]:
-    steps = [""]
-    place = 0
-    for found in _SEPARATOR.finditer(text):
-        steps[-1] += text[place : found.start()]
-        place = found.end()
-        if found[1] is not None:
-            steps[-1] += found[1]
-        else:
-            steps.append("")
-    steps[-1] += text[place:]
-    return [step.strip() for step in steps if step.strip()]
+    marked = _SEPARATOR.sub(lambda found: found[1] or "\0", text)
+    return [step.strip() for step in marked.split("\0") if step.strip()]
 
 
 MODEL: Final = "paddock-rules-1"
 _MARKED: Final = lazy_pattern(r"<user_message>(.*?)</user_message>", re.DOTALL)
 """The marks around the user's words in a prompt that contains more."""
-
-
-def new_call_id() -> str:
-    return f"builtin_{secrets.token_hex(8)}"
 
 
 class BuiltinModel:
@@ -281,9 +229,10 @@ class BuiltinModel:
             return cancelled_turn(self.model)
         sentence, since = _asked(request)
         reply = _next(request, sentence, since)
-        reader, text, stop = CallReader(request), "", Stop.TOOL_USE
+        reader, text, stop = TurnBuilder(request), "", Stop.TOOL_USE
         if isinstance(reply, Wish):
-            reader.read(new_call_id(), reply.tool, json.dumps(dict(reply.arguments)))
+            call_id = f"builtin_{secrets.token_hex(8)}"
+            reader.read(call_id, reply.tool, json.dumps(dict(reply.arguments)))
         else:
             text, stop = reply, Stop.END_TURN
             if request.output is not None:
@@ -292,7 +241,7 @@ class BuiltinModel:
         if on_text is not None and text:
             for line in text.splitlines(keepends=True):
                 on_text.text(line)
-        return finish(request, Parts(text, stop, self.model, Usage(), stop.value), reader)
+        return reader.turn(text, stop, Usage(), model=self.model, stop_raw=stop.value)
 
     def close(self) -> None:
         pass
@@ -316,7 +265,8 @@ def _next(
     if talk:
         return talk
     steps = split_steps(sentence)
-    plans = [_plan(request, step) for step in steps]
+    exact = [parse_call(step, tools) for step in steps]
+    plans = [(one,) if one else find_wishes(step) for one, step in zip(exact, steps, strict=True)]
     unknown = [step for step, wishes in zip(steps, plans, strict=True) if not wishes]
     if unknown or not steps:
         # Start no step before all of them are understood.
@@ -332,8 +282,3 @@ def _next(
         before = f"{report(came, 0)}\n\n" if came else ""
         return before + not_here(wishes, list(tools))
     return possible[0]
-
-
-def _plan(request: ModelRequest, step: str) -> Wishes:
-    exact = parse_call(step, {tool.name: tool for tool in request.tools})
-    return find_wishes(step) if exact is None else (exact,)

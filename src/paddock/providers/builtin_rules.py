@@ -5,7 +5,7 @@ available tools depend on the agent. The first matching rule counts.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -51,20 +51,11 @@ _LEDGERS: Final = {
     "system": "governance",
 }
 _HO1M: Final = frozenset(
-    {"LLM_CALL", "TOOL_INTENT", "TOOL_RESULT", "TOOL_DENIED", "WO_COMPLETED", "WO_FAILED"}
+    "LLM_CALL TOOL_INTENT TOOL_RESULT TOOL_DENIED WO_COMPLETED WO_FAILED".split()
 )
 _HO2M: Final = frozenset(
-    {
-        "SESSION_START",
-        "SESSION_END",
-        "TURN_RECORDED",
-        "WO_PLANNED",
-        "WO_DISPATCHED",
-        "WO_CHAIN_COMPLETE",
-        "QUALITY_GATE",
-        "ESCALATION",
-        "DEGRADATION",
-    }
+    "SESSION_START SESSION_END TURN_RECORDED WO_PLANNED WO_DISPATCHED WO_CHAIN_COMPLETE"
+    " QUALITY_GATE ESCALATION DEGRADATION".split()
 )
 _EVENTS: Final = (
     (r"turns?", "TURN_RECORDED"),
@@ -84,52 +75,32 @@ def unquoted(text: str) -> str:
     return text.rstrip("?!.,:") or text
 
 
-# Arguments from a sentence.
-
-
-def _path(found: Match) -> str:
-    given = found.groupdict().get("path")
-    return _clean(given) if given else "."
-
-
-def _clean(given: str) -> str:
-    path = unquoted(given)
+def _values(found: Match) -> dict[str, Json]:
+    """Return what a matched sentence says, by the names that `KnownTool.arguments` uses."""
+    given = {name: text for name, text in found.groupdict().items() if text is not None}
+    said = {name: unquoted(text) for name, text in given.items()}
     # "the root directory", and the folder itself.
-    return "." if path.lower() in {"root", "here", "workspace", "/", "./"} else path
+    here = {"root", "here", "workspace", "/", "./"}
+    places = {name: said.get(name, ".") for name in ("path", "to")}
+    places = {name: "." if path.lower() in here else path for name, path in places.items()}
+    command = (given.get("text") or given.get("command", "")).strip()
+    first, last = given.get("first"), given.get("last")
+    return {
+        **said,
+        **places,
+        "folder": _FOLDERS.get(places["path"].lower(), places["path"]),
+        "name": given.get("glob") or said.get("name"),
+        "regex": _regex(given.get("word") or said.get("pattern", "")),
+        "command": unquoted(command) if re.fullmatch(TEXT, command) else command,
+        "gate": given["gate"].upper() if "gate" in given else "all",
+        "offset": int(first) if first else None,
+        "limit": max(1, int(last or first) - int(first) + 1) if first else None,
+        "create_dirs": True,
+        **_ledger_values(found[0]),
+    }
 
 
-def _folder(found: Match) -> str:
-    path = _path(found)
-    return _FOLDERS.get(path.lower(), path)
-
-
-def _to(found: Match) -> str:
-    return _clean(found["to"])
-
-
-def _given(name: str) -> Callable[[Match], str]:
-    return lambda found: unquoted(found[name])
-
-
-_text, _old, _new = map(_given, ("text", "old", "new"))
-
-
-def _name(found: Match) -> str:
-    return found.groupdict().get("glob") or unquoted(found["name"])
-
-
-def _command(found: Match) -> str:
-    given = found.groupdict().get("text") or found["command"].strip()
-    return unquoted(given) if re.fullmatch(TEXT, given) else given
-
-
-def _gate(found: Match) -> str:
-    gate = found.groupdict().get("gate")
-    return gate.upper() if gate else "all"
-
-
-def _regex(found: Match) -> str:
-    text = found.groupdict().get("word") or _text(found)
+def _regex(text: str) -> str:
     try:
         re.compile(text)
     except re.error:
@@ -137,86 +108,85 @@ def _regex(found: Match) -> str:
     return text
 
 
-# Tools and their arguments: each is a constant, or a function of the matched sentence.
-
-_Ways = tuple[tuple[str, Mapping[str, "str | bool | Callable[[Match], str]"]], ...]
-
-_PACKAGES: Final[_Ways] = (("list_packages", {}),)
-_GATES: Final[_Ways] = (("gate_check", {"gate": _gate}),)
-_LIST: Final[_Ways] = (
-    ("list_files", {"path": _folder}),
-    ("ls", {"path": _path}),
-    ("view", {"path": _path}),
-)
-_OUTPUT: Final[_Ways] = (("write_output", {"name": _name, "content": _text}),)
-_WRITE: Final[_Ways] = (
-    ("write_file_dev", {"path": _path, "content": _text, "create_dirs": True}),
-    ("create_file", {"path": _path, "content": _text}),
-)
-_REPLACE: Final[_Ways] = (
-    ("edit_file_dev", {"path": _path, "old_string": _old, "new_string": _new}),
-    ("str_replace", {"path": _path, "old_str": _old, "new_str": _new}),
-)
-_FIND: Final[_Ways] = (
-    ("find", {"pattern": _name, "path": _path}),
-    ("list_files", {"path": _path, "glob": _name}),
-)
-_SEARCH: Final[_Ways] = (
-    ("grep_dev", {"pattern": _regex, "path": _path}),
-    ("grep", {"pattern": _regex, "path": _path}),
-)
-_MOVE: Final[_Ways] = (("move_file", {"path": _path, "to": _to}),)
-_DELETE: Final[_Ways] = (("delete_file", {"path": _path}),)
-_RUN: Final[_Ways] = (
-    ("run_shell_dev", {"command": _command}),
-    ("run_shell", {"command": _command}),
-)
-
-
-def _ledger(found: Match) -> Wishes:
-    said = found[0]
+def _ledger_values(said: str) -> dict[str, Json]:
     exact = re.search(r"\b[A-Z]+(?:_[A-Z]+)+\b", said)
     spoken = (e for words, e in _EVENTS if re.search(rf"\b(?:{words})\b", said, re.IGNORECASE))
-    event = exact[0] if exact else next(spoken, "")
+    event = exact[0] if exact else next(spoken, None)
     holder = "ho1m" if event in _HO1M else "ho2m" if event in _HO2M else "governance"
     named = [_LEDGERS[word] for word in re.findall(r"\w+", said.lower()) if word in _LEDGERS]
-    arguments: dict[str, Json] = {"ledger": named[-1] if named else holder}
-    if event:
-        arguments["event_type"] = event
     count = re.search(r"\b(?:last|newest|latest|recent) (\d{1,6})\b", said, re.IGNORECASE)
-    if count:
-        arguments["max_entries"] = int(count[1])
-    return (Wish("query_ledger", arguments),)
+    return {
+        "ledger": named[-1] if named else holder,
+        "event_type": event,
+        "max_entries": int(count[1]) if count else None,
+    }
 
 
-def _read(found: Match) -> Wishes:
-    path = _path(found)
-    if "file" not in found[0].lower().split() and not _is_like_a_file(path):
-        return ()
-    first, last = found["first"], found["last"]
-    arguments: dict[str, Json] = {"path": path}
-    if first is not None:
-        arguments["offset"] = int(first)
-        arguments["limit"] = 1 if last is None else max(1, int(last) - int(first) + 1)
-    return (Wish("read_file", arguments), Wish("view", arguments))
-
-
-def _list_unless_file(found: Match) -> Wishes:
-    return () if _is_like_a_file(_path(found)) else _fill(_LIST, found)
-
-
-def _is_like_a_file(path: str) -> bool:
+def _is_of_a_file(found: Match) -> bool:
+    path = str(_values(found)["path"])
     last = path.rpartition("/")[2].lower()
     has_suffix = "." in last and last not in {".", ".."}
-    return has_suffix or "/" in path or last in _PLAIN_FILES
+    is_like_one = has_suffix or "/" in path or last in _PLAIN_FILES
+    return is_like_one or "file" in found[0].lower().split()
 
 
-def _fill(ways: _Ways, found: Match) -> Wishes:
-    return tuple(
-        Wish(tool, {name: v(found) if callable(v) else v for name, v in arguments.items()})
-        for tool, arguments in ways
-    )
+class KnownTool(Struct, frozen=True):
+    """`arguments` are names, or name=value where `_values` calls the value otherwise."""
 
+    example: str
+    arguments: str = ""
+    lead: str = ""
+    """The words before its result."""
+
+
+TOOLS: Final = {
+    "list_packages": KnownTool("what frameworks are installed?", lead="Installed:"),
+    "query_ledger": KnownTool(
+        "show me turn events from the session ledger",
+        "ledger event_type max_entries",
+        "From the ledger:",
+    ),
+    "list_files": KnownTool(
+        "what files are in the kernel directory?", "path=folder glob=name", "Files:"
+    ),
+    "read_file": KnownTool("read HOT/config/policy.toml", "path offset limit"),
+    "gate_check": KnownTool("run the gate check", "gate", "The gates say:"),
+    "write_file_dev": KnownTool(
+        'write a file at HO2/scratch/note.txt with the content "hello"',
+        "path content=text create_dirs",
+    ),
+    "edit_file_dev": KnownTool(
+        'replace "old" with "new" in HO2/scratch/note.txt', "path old_string=old new_string=new"
+    ),
+    "grep_dev": KnownTool(
+        'search for "def handle_turn" in the HO2 directory', "pattern=regex path", "Found:"
+    ),
+    "run_shell_dev": KnownTool('run "ls -l"', "command"),
+    "view": KnownTool("show me README.md", "path offset limit"),
+    "create_file": KnownTool(
+        'write a file at notes.md with the content "hello"', "path content=text"
+    ),
+    "str_replace": KnownTool(
+        'replace "old" with "new" in notes.md', "path old_str=old new_str=new"
+    ),
+    "move_file": KnownTool("move notes.md to old/notes.md", "path to"),
+    "delete_file": KnownTool("delete notes.md", "path"),
+    "grep": KnownTool('search for "def main" in src', "pattern=regex path", "Found:"),
+    "find": KnownTool("find *.py in src", "pattern=name path", "Found:"),
+    "ls": KnownTool("list the files in src", "path", "Files:"),
+    "write_output": KnownTool(
+        'write an output named report with the content "done"', "name content=text"
+    ),
+    "run_shell": KnownTool('run "git status"', "command"),
+}
+
+_LIST: Final = "list_files ls view"
+_WRITE: Final = "write_file_dev create_file"
+_REPLACE: Final = "edit_file_dev str_replace"
+_FIND: Final = "find list_files"
+_GREP: Final = "grep_dev grep"
+_RUN: Final = "run_shell_dev run_shell"
+_READ: Final = "read_file view"
 
 # The rules. A space matches any white space, `<name>` a group of that kind, and `{in}` phrases such
 # as "in the src directory" and "under src".
@@ -226,6 +196,7 @@ _KINDS: Final = {
     "name": _PATH,
     "glob": r"[^\s\"'`]*[*?][^\s\"'`]*",
     "text": TEXT,
+    "pattern": TEXT,
     "old": TEXT,
     "new": TEXT,
     "word": r"[^\s\"'`]+",
@@ -250,17 +221,23 @@ _PARTS: Final = {
     "{at}": "(?:in|under|inside|below|at|of)",
     "{dir}": "(?:directory|folder|dir)",
 }
-_TABLE: Final[tuple[tuple[str, _Ways | Callable[[Match], Wishes]], ...]] = (
-    ("(?:run|do|start|perform|execute) (?:the |a |{all})gate(?:s| checks?)?", _GATES),
-    ("(?:run|check|show|is|verify|test) (?:the )?(?:gate )?<gate>(?: .*)?", _GATES),
-    ("(?:run the )?gate checks?(?: (?:for|of) <gate>)?", _GATES),
-    ("(?:check|verify|test) {all}gates", _GATES),
-    ("(?:do|are) {all}gates (?:pass|passing|hold|holding|green|ok)", _GATES),
-    ("(?:what|which) (?:frameworks|packages|specs)(?: .*)?", _PACKAGES),
-    ("{show} {all}(?:installed )?(?:frameworks|packages|specs)(?: .*)?", _PACKAGES),
-    ("(?:{show}|what(?:'s| is| are| happened)?|which|how many) {plain}{ledger}{plain}", _ledger),
-    (r"{show} {plain}\b(?:events|entries)\b{plain}", _ledger),
-    ("(?:write|save|make|create) (?:an? )?output (?:named|called) <name> {with}<text>", _OUTPUT),
+_TABLE: Final = (
+    ("(?:run|do|start|perform|execute) (?:the |a |{all})gate(?:s| checks?)?", "gate_check"),
+    ("(?:run|check|show|is|verify|test) (?:the )?(?:gate )?<gate>(?: .*)?", "gate_check"),
+    ("(?:run the )?gate checks?(?: (?:for|of) <gate>)?", "gate_check"),
+    ("(?:check|verify|test) {all}gates", "gate_check"),
+    ("(?:do|are) {all}gates (?:pass|passing|hold|holding|green|ok)", "gate_check"),
+    ("(?:what|which) (?:frameworks|packages|specs)(?: .*)?", "list_packages"),
+    ("{show} {all}(?:installed )?(?:frameworks|packages|specs)(?: .*)?", "list_packages"),
+    (
+        "(?:{show}|what(?:'s| is| are| happened)?|which|how many) {plain}{ledger}{plain}",
+        "query_ledger",
+    ),
+    (r"{show} {plain}\b(?:events|entries)\b{plain}", "query_ledger"),
+    (
+        "(?:write|save|make|create) (?:an? )?output (?:named|called) <name> {with}<text>",
+        "write_output",
+    ),
     ("{put} {file}(?:(?:at|to|in|named|called) )?<path> {with}<text>", _WRITE),
     (
         "(?:write|save|put) (?:the )?(?:text |content )?<text> (?:to|into|in|at) {file}<path>",
@@ -270,10 +247,10 @@ _TABLE: Final[tuple[tuple[str, _Ways | Callable[[Match], Wishes]], ...]] = (
     ("in {file}<path>,? (?:replace|change) <old> (?:with|by|to|into) <new>", _REPLACE),
     ("find {all}files? (?:named|called|matching|like) <name>{in}", _FIND),
     ("find {all}<glob>(?: files)?{in}", _FIND),
-    ("(?:search|grep|look|find)(?: for)? (?:the (?:text|word|pattern) )?<text>{in}", _SEARCH),
-    ("(?:search for|grep(?: for)?|look for) <word>{in}", _SEARCH),
-    ("(?:move|rename) {file}<path> (?:to|as|into) <to>", _MOVE),
-    ("(?:delete|remove) {file}<path>", _DELETE),
+    ("(?:search|grep|look|find)(?: for)? (?:the (?:text|word|pattern) )?<pattern>{in}", _GREP),
+    ("(?:search for|grep(?: for)?|look for) <word>{in}", _GREP),
+    ("(?:move|rename) {file}<path> (?:to|as|into) <to>", "move_file"),
+    ("(?:delete|remove) {file}<path>", "delete_file"),
     ("(?:run|execute) (?:the )?(?:shell )?(?:command|line):? <command>", _RUN),
     ("(?:run|execute) <text>", _RUN),
     (r"\$ <command>", _RUN),
@@ -282,9 +259,9 @@ _TABLE: Final[tuple[tuple[str, _Ways | Callable[[Match], Wishes]], ...]] = (
     ("what(?:'s| is) {here}", _LIST),
     ("{enter} (?:the )?{dir} <path>", _LIST),
     ("{enter} (?:the )?<path> {dir}", _LIST),
-    ("what(?:'s| is) in (?:the )?<path>", _list_unless_file),
+    ("{read} (?:the )?(?:contents? of )?{file}<path>(?: file)?{lines}", _READ),
+    ("what(?:'s| is) in (?:the )?<path>", _LIST),
     ("(?:ls|dir)(?: <path>)?", _LIST),
-    ("{read} (?:the )?(?:contents? of )?{file}<path>(?: file)?{lines}", _read),
 )
 
 
@@ -299,7 +276,7 @@ def _group(found: Match) -> str:
     return f"(?P<{found[1]}>{_KINDS[found[1]]})"
 
 
-_RULES: Final = tuple((_compile(source), meaning) for source, meaning in _TABLE)
+_RULES: Final = tuple((_compile(source), tools) for source, tools in _TABLE)
 
 
 _PLEASE: Final = lazy_pattern(
@@ -317,9 +294,15 @@ def find_wishes(sentence: str) -> Wishes:
     while (shorter := _PLEASE.sub("", said)) != said:
         said = shorter
     said = _END.sub("", said)
-    for pattern, meaning in _RULES:
+    for pattern, tools in _RULES:
         found = pattern.fullmatch(said)
-        wishes = found and (meaning(found) if callable(meaning) else _fill(meaning, found))
-        if wishes:
-            return wishes
+        if found and (tools != _READ or _is_of_a_file(found)):
+            values = _values(found)
+            return tuple(Wish(tool, _arguments(tool, values)) for tool in tools.split())
     return ()
+
+
+def _arguments(tool: str, values: Mapping[str, Json]) -> dict[str, Json]:
+    pairs = (argument.partition("=") for argument in TOOLS[tool].arguments.split())
+    given = {name: values[value or name] for name, _, value in pairs}
+    return {name: value for name, value in given.items() if value is not None}

@@ -5,7 +5,7 @@ is repeated. Retries are bounded in number and in time.
 """
 
 from collections.abc import Callable
-from typing import Protocol, Self
+from typing import Protocol
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
@@ -114,27 +114,19 @@ Pay = Callable[[Callable[[], ModelTurn]], ModelTurn]
 Raises: BudgetExhaustedError: nothing was sent."""
 
 
-class Gateway:
-    def __init__(
-        self,
-        provider: Provider,
-        *,
-        wait: Wait,
-        draw: Callable[[], float],
-        allowed: RetryLimits | None = None,
-    ) -> None:
-        self._provider = provider
-        self._wait = wait
-        self._draw = draw
-        self._allowed = allowed or RetryLimits()
+class Gateway(Struct, frozen=True):
+    provider: Provider
+    wait: Wait
+    draw: Callable[[], float]
+    allowed: RetryLimits = RetryLimits()
 
     @property
     def name(self) -> str:
-        return self._provider.name
+        return self.provider.name
 
     @property
     def model(self) -> str:
-        return self._provider.model
+        return self.provider.model
 
     def route(
         self,
@@ -154,7 +146,7 @@ class Gateway:
         """
 
         def send() -> ModelTurn:
-            return self._provider.route(request, on_text=on_text, cancel=cancel)
+            return self.provider.route(request, on_text=on_text, cancel=cancel)
 
         waited = 0.0
         attempt = 1
@@ -171,24 +163,15 @@ class Gateway:
                 raise _counted(failed, attempt - 1, said) from failed.__cause__
             except ProviderError as failure:
                 failed = failure
-            wait = plan_wait(failed, attempt, waited, self._draw(), self._allowed)
+            wait = plan_wait(failed, attempt, waited, self.draw(), self.allowed)
             if wait is None:
                 raise _counted(failed, attempt) from failed.__cause__
             if on_text is not None:
                 on_text.restarted()
-            if self._wait(wait, cancel):
+            if self.wait(wait, cancel):
                 return cancelled_turn(self.model, attempt)
             waited += wait
             attempt += 1
-
-    def close(self) -> None:
-        self._provider.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def cancelled_turn(model: str, attempts: int = 1, text: str = "") -> ModelTurn:

@@ -16,15 +16,13 @@ from paddock.providers.choice import Key
 from paddock.providers.client import Client, PreparedRequest, SdkProvider, Server
 from paddock.providers.failures import FailureKind, ProviderError, kind_of
 from paddock.providers.structured import (
-    CallReader,
     Issue,
-    Parts,
+    TurnBuilder,
     answer_tool,
     as_count,
     as_map,
     as_maps,
     as_text,
-    finish,
     is_strict,
     issue_name,
     joined,
@@ -205,7 +203,7 @@ class ResponsesWire(Struct, frozen=True):
             raise _failed(as_map(message.get("error")))
         if not isinstance(message.get("output"), list):
             raise _broken("no response")
-        reader = CallReader(prepared.request, prepared.issued)
+        reader = TurnBuilder(prepared.request, prepared.issued)
         texts: list[str] = []
         refusals: list[str] = []
         kept: list[Json] = []
@@ -220,20 +218,19 @@ class ResponsesWire(Struct, frozen=True):
                     refusals.append(as_text(part.get("refusal")))
             kept.append(dict(item))
         stop, raw = _response_stop(message, bool(refusals), bool(reader.calls or reader.answers))
-        parts = Parts(
-            text="".join(texts),
-            stop=stop,
+        return reader.turn(
+            "".join(texts),
+            stop,
+            _usage(message.get("usage"), "input_tokens", "output_tokens"),
             model=as_text(message.get("model")) or self.model,
-            usage=_usage(message.get("usage"), "input_tokens", "output_tokens"),
             stop_raw=raw,
             stop_reason=" ".join(refusals),
             raw_ref=as_text(message.get("id")),
             native=Native(RESPONSES, tuple(kept)),
         )
-        return finish(prepared.request, parts, reader)
 
 
-def _kept_item(item: Mapping[str, Json], reader: CallReader) -> Json:
+def _kept_item(item: Mapping[str, Json], reader: TurnBuilder) -> Json:
     given = item.get("arguments")
     call_id = as_text(item.get("call_id")) or as_text(item.get("id"))
     call = reader.read(call_id, as_text(item.get("name")), given, _item_problem(item))
@@ -443,7 +440,7 @@ class ChatWire(Struct, frozen=True):
         if not choices or not isinstance(choices[0].get("message"), Mapping):
             raise _broken("an answer without a reply")
         said = as_map(choices[0]["message"])
-        reader = CallReader(prepared.request, prepared.issued)
+        reader = TurnBuilder(prepared.request, prepared.issued)
         text = as_text(said.get("content"))
         kept = [
             call
@@ -456,20 +453,19 @@ class ChatWire(Struct, frozen=True):
         raw = as_text(choices[0].get("finish_reason"))
         refusal = as_text(said.get("refusal"))
         stop = STOPS.get(raw, Stop.UNKNOWN)
-        parts = Parts(
-            text=text,
-            stop=Stop.REFUSAL if refusal and stop in {Stop.END_TURN, Stop.TOOL_USE} else stop,
+        return reader.turn(
+            text,
+            Stop.REFUSAL if refusal and stop in {Stop.END_TURN, Stop.TOOL_USE} else stop,
+            _usage(message.get("usage"), "prompt_tokens", "completion_tokens"),
             model=as_text(message.get("model")) or self.model,
-            usage=_usage(message.get("usage"), "prompt_tokens", "completion_tokens"),
             stop_raw=raw,
             stop_reason=refusal,
             raw_ref=as_text(message.get("id")),
             native=Native(CHAT, tuple(_assistant(text or answered, kept))),
         )
-        return finish(prepared.request, parts, reader)
 
 
-def _kept_call(part: Mapping[str, Json], reader: CallReader) -> Json:
+def _kept_call(part: Mapping[str, Json], reader: TurnBuilder) -> Json:
     name = as_text(as_map(part.get("function")).get("name"))
     call = reader.read(as_text(part.get("id")), name, _arguments(part))
     return None if call is None else _chat_call(call.id, call.name, json_text(call))

@@ -16,7 +16,7 @@ from paddock.errors import ConfigError
 from paddock.plane.json_files import JsonFile
 from paddock.providers.failures import FailureKind, ProviderError, wait_or_cancel
 from paddock.providers.gateway import TextSink, cancelled_turn, message_as_json
-from paddock.providers.structured import CallReader, Parts, as_map, as_maps, finish
+from paddock.providers.structured import TurnBuilder, as_map, as_maps
 from paddock.text.json import BrokenJsonError, Strict, read_json
 from paddock.text.show import quote
 from paddock.values.calls import Cancel, Json
@@ -166,21 +166,20 @@ class ScriptedModel:
         raise unmet
 
     def _turn(self, step: Say, text: str, request: ModelRequest, number: int) -> ModelTurn:
-        reader = CallReader(request)
+        reader = TurnBuilder(request)
         for place, call in enumerate(step.calls, start=1):
             reader.read(call.id or f"call_{number}_{place}", call.name, call.text)
         implied = Stop.TOOL_USE if step.calls else Stop.END_TURN
         stop = step.stop or implied
-        parts = Parts(
-            text=text,
-            stop=stop,
+        return reader.turn(
+            text,
+            stop,
+            step.usage,
             model=self.model,
-            usage=step.usage,
             stop_raw=step.stop_raw or stop.value,
             stop_reason=step.reason,
             raw_ref=f"script:{number}",
         )
-        return finish(request, parts, reader)
 
 
 def _stream(text: str, on_text: TextSink | None, cancel: Cancel | None) -> str:

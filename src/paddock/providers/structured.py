@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final, cast
 
-from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import ConfigError, InvalidArgumentsError
@@ -104,38 +104,6 @@ def read_object(text: str, subject: str = "the arguments are") -> Answer:
         return Refusal(error.code, f"{error.message}{place}", error.hint)
 
 
-def find_structured(
-    request: ModelRequest, text: str, answers: Sequence[Answer], stop: Stop, *, has_calls: bool
-) -> tuple[Mapping[str, Json] | None, str]:
-    """Return the structured answer, or None and the reason; "" if no answer is expected.
-
-    `answers` are the arguments of calls to the answer's tool, in order. A turn that was cut,
-    refused or ended for an unknown reason has no answer.
-    """
-    if stop not in _WITH_AN_ANSWER:
-        return None, ""
-    if answers:
-        return _given(request.output, answers)
-    if request.output is None:
-        return None, ""
-    found = read_object(_unfenced(text), "the answer is")
-    if isinstance(found, Refusal):
-        # Text beside calls is commentary, not an answer.
-        return None, "" if has_calls else found.error
-    return _checked(request.output, found)
-
-
-def _given(
-    output: OutputSchema | None, answers: Sequence[Answer]
-) -> tuple[Mapping[str, Json] | None, str]:
-    first, *rest = answers
-    if any(other != first for other in rest):
-        return None, f"the model gave {len(answers)} different answers"
-    if isinstance(first, Refusal):
-        return None, first.error
-    return (first, "") if output is None else _checked(output, first)
-
-
 def _unfenced(text: str) -> str:
     stripped = text.strip()
     if stripped.startswith("```") and stripped.endswith("```") and stripped.count("```") == 2:
@@ -143,13 +111,6 @@ def _unfenced(text: str) -> str:
         if first in {"```", "```json", "```JSON"}:
             return rest.removesuffix("```").strip()
     return stripped
-
-
-def _checked(
-    output: OutputSchema, value: Mapping[str, Json]
-) -> tuple[Mapping[str, Json] | None, str]:
-    problem = schema_problem(output, value)
-    return (None, problem) if problem else (value, "")
 
 
 def require_schema(output: OutputSchema) -> None:
@@ -234,7 +195,7 @@ def _schemas(part: Json) -> Iterator[Mapping[str, Json]]:
 # of a call are read strictly.
 
 
-class CallReader:
+class TurnBuilder:
     """Reads the calls of one reply, in order: tool calls, and calls that are the answer.
 
     Every call gets a unique id in the conversation, because a result is matched to its call only by
@@ -244,6 +205,8 @@ class CallReader:
     def __init__(self, request: ModelRequest, issued: str = "") -> None:
         self.calls: list[ToolUse] = []
         self.answers: list[Answer] = []
+        """Arguments of calls that are the answer."""
+        self._output = request.output
         self._issued = issued
         self._tools = frozenset(tool.name for tool in request.tools)
         self._used = {
@@ -275,13 +238,71 @@ class CallReader:
         if is_answer:
             self.answers.append(parsed)
             return None
-        fresh = self._fresh(call_id)
+        call = ToolUse(self._fresh(call_id), name, {}, raw=raw)
         if isinstance(parsed, Refusal):
-            call = ToolUse(fresh, name, {}, parsed, raw)
+            call = replace(call, problem=parsed)
         else:
-            call = ToolUse(fresh, name, parsed, None, raw)
+            call = replace(call, arguments=parsed)
         self.calls.append(call)
         return call
+
+    def turn(
+        self,
+        text: str,
+        stop: Stop,
+        usage: Usage | None,
+        *,
+        model: str,
+        stop_raw: str,
+        stop_reason: str = "",
+        raw_ref: str = "",
+        native: Native | None = None,
+    ) -> ModelTurn:
+        stop = self._normal(stop)
+        structured, problem = self._find_structured(text, stop)
+        return ModelTurn(
+            text=text,
+            tool_calls=tuple(self.calls),
+            structured=structured,
+            stop=stop,
+            usage=usage or Usage(),
+            model=model,
+            raw_ref=raw_ref,
+            stop_raw=stop_raw,
+            stop_reason=stop_reason,
+            structured_problem=problem,
+            usage_is_known=usage is not None,
+            native=native,
+        )
+
+    def _normal(self, stop: Stop) -> Stop:
+        """Make the stop reason consistent with the calls.
+
+        Some servers give the reason for a normal end although the turn has calls. A reason for
+        calls without calls is unknown, unless the answer came as a call.
+        """
+        if self.calls and stop in {Stop.END_TURN, Stop.STOP_SEQUENCE}:
+            return Stop.TOOL_USE
+        if stop is Stop.TOOL_USE and not self.calls:
+            return Stop.END_TURN if self.answers else Stop.UNKNOWN
+        return stop
+
+    def _find_structured(self, text: str, stop: Stop) -> tuple[Mapping[str, Json] | None, str]:
+        """Return the structured answer, or None and the reason; "" if no answer is expected.
+
+        A turn that was cut, refused or ended for an unknown reason has no answer.
+        """
+        output = self._output
+        if stop not in _WITH_AN_ANSWER or (output is None and not self.answers):
+            return None, ""
+        if any(other != self.answers[0] for other in self.answers):
+            return None, f"the model gave {len(self.answers)} different answers"
+        found = self.answers[0] if self.answers else read_object(_unfenced(text), "the answer is")
+        if isinstance(found, Refusal):
+            # Text beside calls is commentary, not an answer.
+            return None, "" if self.calls and not self.answers else found.error
+        problem = "" if output is None else schema_problem(output, found)
+        return (None, problem) if problem else (found, "")
 
     def _fresh(self, call_id: str) -> str:
         wanted = call_id or "call"
@@ -326,51 +347,6 @@ def _read(raw: str, subject: str) -> Mapping[str, Json] | Refusal:
     # The object cannot be sent back to the model; `raw`, the received text, can.
     said = f"{subject} text with half of a surrogate pair"
     return Refusal(InvalidArgumentsError.code, said, "write whole characters")
-
-
-class Parts(Struct, frozen=True):
-    text: str
-    stop: Stop
-    model: str
-    usage: Usage | None
-    stop_raw: str = ""
-    stop_reason: str = ""
-    raw_ref: str = ""
-    native: Native | None = None
-
-
-def finish(request: ModelRequest, parts: Parts, reader: CallReader) -> ModelTurn:
-    stop = _normal_stop(parts.stop, reader)
-    structured, problem = find_structured(
-        request, parts.text, reader.answers, stop, has_calls=bool(reader.calls)
-    )
-    return ModelTurn(
-        text=parts.text,
-        tool_calls=tuple(reader.calls),
-        structured=structured,
-        stop=stop,
-        usage=parts.usage or Usage(),
-        model=parts.model,
-        raw_ref=parts.raw_ref,
-        stop_raw=parts.stop_raw,
-        stop_reason=parts.stop_reason,
-        structured_problem=problem,
-        usage_is_known=parts.usage is not None,
-        native=parts.native,
-    )
-
-
-def _normal_stop(stop: Stop, reader: CallReader) -> Stop:
-    """Make the stop reason consistent with the calls.
-
-    Some servers give the reason for a normal end although the turn has calls. A reason for calls
-    without calls is unknown, unless the answer came as a call.
-    """
-    if reader.calls and stop in {Stop.END_TURN, Stop.STOP_SEQUENCE}:
-        return Stop.TOOL_USE
-    if stop is Stop.TOOL_USE and not reader.calls:
-        return Stop.END_TURN if reader.answers else Stop.UNKNOWN
-    return stop
 
 
 def readable_arguments(call: ToolUse) -> Mapping[str, Json]:

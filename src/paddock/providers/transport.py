@@ -68,34 +68,37 @@ async def limit_body(response: httpx2.Response) -> None:
         request=response.request,
     )
     response.headers.pop("content-encoding", None)
-    response.stream = _Limited(whole)
+    response.stream = _Stream(whole, _limited(whole))
 
 
-class _Limited(httpx2.AsyncByteStream):
-    def __init__(self, response: httpx2.Response) -> None:
+async def _limited(response: httpx2.Response) -> AsyncGenerator[bytes]:
+    is_answer = response.is_success
+    most = limits.model_response_bytes_max if is_answer else limits.model_error_bytes_max
+    left = most
+    async with aclosing(response.aiter_bytes()) as chunks:
+        async for chunk in chunks:
+            left -= len(chunk)
+            if left < 0 and is_answer:
+                # A retry would get the same answer.
+                raise ProviderError(
+                    f"the server sent more than {most} bytes", kind=FailureKind.TOO_LARGE
+                )
+            yield chunk[: left + len(chunk)]
+            if left <= 0 and not is_answer:
+                return
+
+
+class _Stream(httpx2.AsyncByteStream):
+    """The body of `response`, read through `chunks`."""
+
+    def __init__(self, response: httpx2.Response, chunks: AsyncGenerator[bytes]) -> None:
         self._response = response
-        self._chunks = self._read()
+        self._chunks = chunks
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         # Always the same iterator: an SDK that has read enough drains the rest later, to reuse the
         # connection.
         return self._chunks
-
-    async def _read(self) -> AsyncGenerator[bytes]:
-        is_answer = self._response.is_success
-        most = limits.model_response_bytes_max if is_answer else limits.model_error_bytes_max
-        left = most
-        async with aclosing(self._response.aiter_bytes()) as chunks:
-            async for chunk in chunks:
-                left -= len(chunk)
-                if left < 0 and is_answer:
-                    # A retry would get the same answer.
-                    raise ProviderError(
-                        f"the server sent more than {most} bytes", kind=FailureKind.TOO_LARGE
-                    )
-                yield chunk[: left + len(chunk)]
-                if left <= 0 and not is_answer:
-                    return
 
     async def aclose(self) -> None:
         await self._chunks.aclose()
@@ -183,51 +186,32 @@ class RecordingTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await self._inner.handle_async_request(request)
-        body = _Listening(response, self._key, request, self._write)
+        body = _Stream(response, self._heard(request, response))
         headers = [pair for pair in response.headers.raw if pair[0].lower() != b"content-encoding"]
         return httpx2.Response(response.status_code, headers=headers, stream=body)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
-
-class _Listening(httpx2.AsyncByteStream):
-    def __init__(
-        self,
-        response: httpx2.Response,
-        key: Key,
-        request: httpx2.Request,
-        write: Callable[[str], None],
-    ) -> None:
-        self._response = response
-        self._key = key
-        self._request = request
-        self._write = write
-
-    async def __aiter__(self) -> AsyncGenerator[bytes]:
+    async def _heard(
+        self, request: httpx2.Request, response: httpx2.Response
+    ) -> AsyncGenerator[bytes]:
         heard: list[bytes] = []
-        async for chunk in self._response.aiter_bytes():
+        async for chunk in response.aiter_bytes():
             heard.append(chunk)
             yield chunk
-        self._write(self._line(b"".join(heard)))
-
-    async def aclose(self) -> None:
-        await self._response.aclose()
-
-    def _line(self, answer: bytes) -> str:
         kept = {
             name: self._key.scrub(value)
-            for name, value in self._response.headers.items()
+            for name, value in response.headers.items()
             if name.lower() in KEPT_HEADERS
         }
-        request = self._request
         asked = json.loads(self._key.scrub(request.content.decode("utf-8")))
-        said = self._key.scrub(answer.decode("utf-8", "replace"))
+        said = self._key.scrub(b"".join(heard).decode("utf-8", "replace"))
         exchange = TapedExchange(
             _Asked(request.method, request.url.path, asked),
-            _Answer(self._response.status_code, kept, said),
+            _Answer(response.status_code, kept, said),
         )
-        return json.dumps(to_builtins(exchange), ensure_ascii=False) + "\n"
+        self._write(json.dumps(to_builtins(exchange), ensure_ascii=False) + "\n")
 
 
 class PlayingTransport(httpx2.AsyncBaseTransport):

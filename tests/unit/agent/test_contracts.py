@@ -13,7 +13,6 @@ from paddock.agent.contracts import (
     Boundary,
     load_contracts,
     parse_contract,
-    parse_template,
 )
 from paddock.errors import ConfigError
 
@@ -42,7 +41,7 @@ def test_a_contract_loads_with_all_that_it_says():
 
     assert contract.contract_id == "PRC-SUMMARY-001"
     assert contract.boundary == Boundary(500, 0.5, structured_output=False)
-    assert contract.template.variables == ("tone", "text")
+    assert contract.variables == ["tone", "text"]
     assert contract.digest.startswith("sha256:")
     assert contract.output is None
 
@@ -71,7 +70,7 @@ def test_two_braces_that_are_no_variable_do_not_load(template):
 
 
 def test_a_single_brace_is_text():
-    assert parse_template('{"a": {{text}} }').render({"text": "1"}) == '{"a": 1 }'
+    assert parse(template='{"a": {{text}} }').render({"text": "1"}) == '{"a": 1 }'
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from paddock import limits
-from paddock.agent.contracts import SYNTHESIZE, Boundary, PromptContract, parse_template
+from paddock.agent.contracts import SYNTHESIZE, Boundary, PromptContract
 from paddock.agent.events import CallFinished, Noticed, TextPiece, TurnOutcome
 from paddock.errors import (
     HostError,
@@ -331,7 +331,7 @@ def test_an_answer_that_does_not_fit_the_contract_is_not_accepted(room):
     strict = PromptContract(
         SYNTHESIZE,
         {"type": "object", "properties": {"user_message": {}, "correction": {}}},
-        parse_template("{{correction}}{{user_message}}"),
+        "{{correction}}{{user_message}}",
         {
             "type": "object",
             "properties": {"response_text": {"type": "string", "minLength": 3}},
@@ -350,7 +350,7 @@ def test_an_answer_that_does_not_fit_the_contract_is_not_accepted(room):
 VERDICT = PromptContract(
     SYNTHESIZE,
     {"type": "object", "properties": {"user_message": {}, "correction": {}}},
-    parse_template("{{correction}}<user_message>{{user_message}}</user_message>"),
+    "{{correction}}<user_message>{{user_message}}</user_message>",
     {
         "type": "object",
         "properties": {"response_text": {"type": "string", "enum": ["good", "bad"]}},
@@ -704,7 +704,7 @@ def test_a_stage_that_cannot_be_made_is_left_out_or_fails_the_turn(room, fallbac
     stages = (LedgerStage("ho2m", "TURN_RECORDED", 5),)
     attention = Attention(stages=stages, fallback=fallback)
     supervisor = room.supervisor(ScriptedModel([Say("ok")]), attention=attention)
-    supervisor._office = replace(supervisor._office, ledgers=_Unreadable())
+    supervisor.office = replace(supervisor.office, ledgers=_Unreadable())
 
     result = supervisor.handle_turn("hello")
 
