@@ -11,8 +11,7 @@ from typing import Final, TypeVar, cast
 from msgspec import Struct
 
 from paddock import limits
-from paddock.apps.hook.context import FullContext, open_context
-from paddock.apps.hook.images import keep_image
+from paddock.apps.hook.context import FullContext, keep_image, open_context
 from paddock.apps.hook.lean import flow
 from paddock.apps.hook.lean.judge import LeanFinding, LeanVerdict
 from paddock.apps.hook.lean.records import LeanRecord, decision_record, today_here
