@@ -45,8 +45,8 @@ from paddock.tools.spec import (
 )
 from paddock.values.decisions import Action
 from paddock.workspace import EntryPath, EntryVersion, Workspace, WritePath, version_of
+from paddock.workspace.changes import Absent, AtVersion
 from paddock.workspace.single_change import (
-    Expected,
     SingleReceipt,
     delete_entry,
     entry_version,
@@ -79,26 +79,17 @@ class WritesWholeFile:
         self, plan: WholeFilePlan, ports: Ports, *, create_parents: bool = True
     ) -> SingleReceipt:
         """Raises: ToolError: the old content is unchanged. FileChangedError has a diff."""
-        expected, version = Expected.AS_RESOLVED, plan.if_version
-        if version == ABSENT:
-            expected, version = Expected.ABSENT, None
-        elif version is None:
-            # Two concurrent writers of one path both succeed, one after the other.
-            expected = Expected.ANYTHING
-        with explaining_change(plan.if_version, plan.path.real, ports):
+        version = plan.if_version
+        # None: two concurrent writers of one path both succeed, one after the other.
+        old = None if version is None else Absent() if version == ABSENT else AtVersion(version)
+        workspace, path, content = ports.workspace, plan.path, plan.content
+        with explaining_change(version, path.real, ports):
             try:
-                return write_file(
-                    ports.workspace,
-                    plan.path,
-                    plan.content,
-                    if_version=version,
-                    expected=expected,
-                    create_parents=create_parents,
-                )
+                return write_file(workspace, path, content, old=old, create_parents=create_parents)
             except errors.PathExistsError:
-                if expected is not Expected.ABSENT:
+                if version != ABSENT:
                     raise
-                raise refusal_of_presence(plan.path, ports) from None
+                raise refusal_of_presence(path, ports) from None
 
 
 class CreateFileArguments(ArgumentType):
@@ -328,7 +319,7 @@ def _write_new(workspace: Workspace, path: str, content: bytes) -> SingleReceipt
     # Not resolve_write, which would follow a symlink created meanwhile.
     place = WritePath(entry.path, entry.path, exists=False)
     try:
-        return write_file(workspace, place, content, expected=Expected.ABSENT)
+        return write_file(workspace, place, content, old=Absent())
     except errors.PathExistsError:
         return None
 
