@@ -13,20 +13,7 @@ from paddock import limits
 from paddock.errors import PathNotFoundError
 from paddock.pattern import lazy_pattern
 from paddock.text.show import quote, show_line, show_name
-from paddock.tools.arguments import (
-    INTEGER,
-    TEXT,
-    TEXTS,
-    ArgumentType,
-    clamped_integer,
-    filled_text,
-    flag,
-    needed_text,
-    optional_integer,
-    optional_text,
-    result_schema,
-    rows_schema,
-)
+from paddock.tools import arguments as fields
 from paddock.tools.spec import (
     READS,
     Ports,
@@ -302,21 +289,21 @@ _PATTERN: Final = (
 )
 
 
-class GrepArguments(ArgumentType):
-    pattern: str = needed_text(_PATTERN)
-    path: str = filled_text("Directory or file to search.", ".")
-    glob: str | None = optional_text(
+class GrepArguments(fields.ArgumentType):
+    pattern: str = fields.needed_text(_PATTERN)
+    path: str = fields.filled_text("Directory or file to search.", ".")
+    glob: str | None = fields.optional_text(
         "Search only files that match: *.py by name, src/**/*.ts by path relative to the searched "
         "directory; {a,b} matches either, !x excludes x."
     )
-    ignoreCase: bool = flag("Ignore case.", default=False)  # noqa: N815 - the name that models know
-    literal: bool = flag(
+    ignoreCase: bool = fields.flag("Ignore case.", default=False)  # noqa: N815 - the name that models know
+    literal: bool = fields.flag(
         "Treat the pattern as plain text, not a regular expression.", default=False
     )
-    context: int = optional_integer(
+    context: int = fields.optional_integer(
         "Lines to show before and after each match.", 0, minimum=0, limit="search_context_max"
     )
-    limit: int = optional_integer(
+    limit: int = fields.optional_integer(
         "Maximum number of matches to show in the whole search.",
         _DEFAULT_MATCHES,
         minimum=1,
@@ -423,12 +410,14 @@ GREP: Final = Tool(
         toolset="search",
         arguments=GrepArguments,
         effects=READS,
-        output_schema=result_schema(
+        output_schema=fields.result_schema(
             {
-                "summary": TEXT,
+                "summary": fields.TEXT,
                 "count": {"type": "integer", "description": "Matches shown."},
                 "truncated": {"type": "boolean", "description": "True if there may be more."},
-                "matches": rows_schema({"path": TEXT, "line": INTEGER, "text": TEXT}),
+                "matches": fields.rows_schema(
+                    {"path": fields.TEXT, "line": fields.INTEGER, "text": fields.TEXT}
+                ),
             }
         ),
     ),
@@ -439,21 +428,21 @@ GREP: Final = Tool(
 _DEFAULT_RESULTS: Final = 50
 
 
-class GrepDevArguments(ArgumentType):
-    pattern: str = needed_text(_PATTERN)
-    path: str = filled_text("Directory or file to search.", ".")
-    glob: str = filled_text(
+class GrepDevArguments(fields.ArgumentType):
+    pattern: str = fields.needed_text(_PATTERN)
+    path: str = fields.filled_text("Directory or file to search.", ".")
+    glob: str = fields.filled_text(
         "Search only files that match: *.py by name, src/**/*.ts by path relative to the searched "
         "directory.",
         "*",
     )
-    max_results: int = clamped_integer(
+    max_results: int = fields.clamped_integer(
         "Maximum number of matches to return.",
         _DEFAULT_RESULTS,
         minimum=1,
         limit="dev_matches_max",
     )
-    context_lines: int = clamped_integer(
+    context_lines: int = fields.clamped_integer(
         "Lines to return before and after each match.",
         0,
         minimum=0,
@@ -557,24 +546,24 @@ GREP_DEV: Final = Tool(
         toolset="development",
         arguments=GrepDevArguments,
         effects=READS,
-        output_schema=result_schema(
+        output_schema=fields.result_schema(
             {
-                "pattern": TEXT,
+                "pattern": fields.TEXT,
                 "match_count": {"type": "integer", "description": "Rows returned."},
-                "files_searched": INTEGER,
+                "files_searched": fields.INTEGER,
                 "truncated": {"type": "boolean", "description": "True if there may be more."},
                 "skipped": {
                     "type": "object",
                     "additionalProperties": {"type": "integer"},
                     "description": "Number of skipped files by reason.",
                 },
-                "results": rows_schema(
+                "results": fields.rows_schema(
                     {
-                        "file": TEXT,
-                        "line_number": INTEGER,
-                        "line": TEXT,
-                        "context_before": TEXTS,
-                        "context_after": TEXTS,
+                        "file": fields.TEXT,
+                        "line_number": fields.INTEGER,
+                        "line": fields.TEXT,
+                        "context_before": fields.TEXTS,
+                        "context_after": fields.TEXTS,
                     }
                 ),
             }

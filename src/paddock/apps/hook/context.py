@@ -14,21 +14,7 @@ from string import ascii_letters, digits
 from typing import Final
 
 from paddock.apps.hook.confinement import BOOT, cache_files, why_client_cannot, why_host_cannot
-from paddock.apps.hook.lean.image import (
-    CONTENT,
-    FOLLOWED,
-    FORMAT,
-    KEY_BYTES,
-    LISTED,
-    NAME,
-    HookContext,
-    find_homes,
-    image_path,
-    key_path,
-    observe,
-    read_private,
-    seal,
-)
+from paddock.apps.hook.lean import image
 from paddock.apps.hook.lean.judge import (
     GUARD,
     PARANOID,
@@ -124,7 +110,7 @@ _LAUNCH: Final = Path(__file__).with_name("launch.py")
 _EVERYTHING: Final = Permissions()
 
 
-class FullContext(HookContext):
+class FullContext(image.HookContext):
     """A context with a parser for lines that are not plain, and each agent's permissions."""
 
     def __init__(
@@ -397,17 +383,17 @@ def default_also_write(client: str, variables: Mapping[str, str]) -> tuple[str, 
 def keep_image(context: FullContext, event: HookEvent, variables: Mapping[str, str]) -> None:
     """Write the image for calls like this one. Raises: HostError, ConfigError."""
     try:
-        homes = find_homes(variables)
+        homes = image.find_homes(variables)
     except DeclinedError:
         return
     content = make_image(context, event.client, variables)
     if content is None:
         return
-    path = Path(image_path(homes, event, context.start, variables))
+    path = Path(image.image_path(homes, event, context.start, variables))
     make_directories(path.parent)
     require_private(path.parent)
-    key = _key(Path(key_path(homes)))
-    replace_file(path, FORMAT + seal(key, content) + content)
+    key = _key(Path(image.key_path(homes)))
+    replace_file(path, image.FORMAT + image.seal(key, content) + content)
     _prune(path.parent)
 
 
@@ -460,7 +446,7 @@ def _observe_dependencies(context: FullContext) -> list[Json] | None:
     names = [start, *start.parents]
     for directory in (real, *real.parents):
         marker = PlaneLayout(directory, PlaneKind.BARE).admin_config
-        if observe(str(marker)) is not None:
+        if image.observe(str(marker)) is not None:
             return None
         # Above the detected root only a policy file would establish another root.
         markers = PROJECT_MARKERS if directory.is_relative_to(root) else POLICY_MARKERS
@@ -480,24 +466,24 @@ def _observe_dependencies(context: FullContext) -> list[Json] | None:
     followed = [Path(BOOT), *cache_files(environment), environment.user_config]
     followed += settings_files(root, environment.home, dict(environment.variables))
     wanted = [
-        *((NAME, path) for path in names),
-        *((CONTENT, path) for path in contents),
-        *((FOLLOWED, path) for path in followed),
-        (LISTED, registry_directory(environment)),
+        *((image.NAME, path) for path in names),
+        *((image.CONTENT, path) for path in contents),
+        *((image.FOLLOWED, path) for path in followed),
+        (image.LISTED, registry_directory(environment)),
     ]
     seen = dict.fromkeys((kind, str(path)) for kind, path in wanted)
-    return [(kind, path, observe(path, kind)) for kind, path in seen]
+    return [(kind, path, image.observe(path, kind)) for kind, path in seen]
 
 
 def _key(path: Path) -> bytes:
     make_directories(path.parent)
     for _ in range(2):
         try:
-            key = read_private(str(path), KEY_BYTES)
+            key = image.read_private(str(path), image.KEY_BYTES)
         except DeclinedError:
-            create_file(path, os.urandom(KEY_BYTES), 0o600)
+            create_file(path, os.urandom(image.KEY_BYTES), 0o600)
         else:
-            if len(key) == KEY_BYTES:
+            if len(key) == image.KEY_BYTES:
                 return key
             break
     raise ConfigError(
