@@ -20,8 +20,6 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Final
 
-from msgspec import Struct
-
 from paddock import errors, limits
 from paddock.pattern import lazy_pattern
 from paddock.storage.atomic import held_open
@@ -35,6 +33,7 @@ from paddock.workspace.search.request import (
     ContentFound,
     FileLines,
     ShownPaths,
+    Skipped,
     Until,
     Wanted,
 )
@@ -64,22 +63,6 @@ _CLOCK_TICK_NS: Final = 20_000_000
 _FAILURE: Final = lazy_pattern(rb"rg: (?:\./)?(.+?): [^\n]*\(os error \d+\)", re.DOTALL)
 _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE})
 _FAILURES_CHECKED_MAX: Final = 20
-
-
-class Skipped(Struct, frozen=True):
-    """The number of skipped entries by reason; entries that may not be named do not count."""
-
-    by_name: int = 0
-    forbidden: int = 0
-    too_large: int = 0
-    binary: int = 0
-    unreadable: int = 0
-
-
-class CountedFound(Struct):
-    found: ContentFound
-    files_searched: int
-    skipped: Skipped
 
 
 def search_content(
@@ -124,7 +107,7 @@ def search_counted(
     wanted: Wanted,
     glob: SearchGlob,
     until: Until | None = None,
-) -> CountedFound:
+) -> ContentFound:
     """Search as `search_content` does, and count the files searched and skipped."""
     search = Search(workspace, shown, wanted, until or Until(), reads_past_nul=True)
     choice = _Choice(workspace, shown)
@@ -135,8 +118,9 @@ def search_counted(
         with converting(path, "list"):
             search.walk(path, WalkTerms(glob, SKIPPED_NAMES, honours_ignore=False), choice)
     search.check()
-    searched, skipped = choice.up_to(search.found)
-    return CountedFound(search.found, searched, skipped)
+    found = search.found
+    found.files_searched, found.skipped = choice.up_to(found)
+    return found
 
 
 def _is_file(workspace: Workspace, path: WorkspacePath) -> bool:
