@@ -27,7 +27,7 @@ from paddock.storage.notes import CallMark, read_notes
 from paddock.storage.objects import StoreReader
 from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
-from paddock.workspace.single_change import Expected, write_file
+from paddock.workspace.single_change import write_file
 from tests.support.disks import temporaries
 from tests.support.programs import run_rounds
 
@@ -63,7 +63,7 @@ def write_for_ever(base: Path, told: str, writer: int) -> None:
                 mark = CallMark(f"CALL-{number}", "create_file", str(writer), "SES-1")
                 with history.running(mark) as running:
                     path = workspace.resolve_write(f"file{writer}")
-                    write_file(workspace, path, new, expected=Expected.ANYTHING)
+                    write_file(workspace, path, new)
                 os.write(notes, f"done {number}\n".encode())
                 history.recorded(running)
     finally:

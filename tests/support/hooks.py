@@ -13,12 +13,11 @@ from unittest.mock import patch
 
 from msgspec import Struct, field
 
-from paddock.apps.hook.context import FullContext, open_context
+from paddock.apps.hook.context import FullContext, make_image, open_context
 from paddock.apps.hook.full import HookInput, answer
-from paddock.apps.hook.images import make_image
 from paddock.apps.hook.lean import flow
-from paddock.apps.hook.lean.engine import HookContext
 from paddock.apps.hook.lean.handler import Attempt
+from paddock.apps.hook.lean.image import HookContext
 from paddock.apps.hook.lean.records import LeanRecord
 from paddock.apps.hook.lean.request import HookEvent, parse_event
 from paddock.ledger.query import Filter, query

@@ -3,8 +3,7 @@
 Also the rows and notices that `find` and the listings share with them.
 """
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
@@ -12,21 +11,8 @@ from msgspec.structs import asdict, replace
 from paddock import limits
 from paddock.errors import PathNotFoundError
 from paddock.pattern import lazy_pattern
-from paddock.text.show import quote, show_line, show_name
-from paddock.tools.arguments import (
-    INTEGER,
-    TEXT,
-    TEXTS,
-    ArgumentType,
-    clamped_integer,
-    filled_text,
-    flag,
-    needed_text,
-    optional_integer,
-    optional_text,
-    result_schema,
-    rows_schema,
-)
+from paddock.text.show import name_some, quote, show_line, show_name
+from paddock.tools import arguments as fields
 from paddock.tools.spec import (
     READS,
     Ports,
@@ -44,15 +30,12 @@ from paddock.workspace.search.globs import EVERYTHING, SearchGlob, compile_glob
 from paddock.workspace.search.request import (
     ContentFound,
     FileLines,
-    Line,
     Regex,
     Remarks,
+    Skipped,
     Until,
     Wanted,
 )
-
-if TYPE_CHECKING:
-    from paddock.workspace.search.grep import Skipped
 
 A = TypeVar("A")
 
@@ -62,7 +45,6 @@ EMPTY_DIRECTORY: Final = "Directory is empty."
 _NOTICES: Final = frozenset({NO_MATCHES, NO_FILES, EMPTY_DIRECTORY})
 _LIKE_A_ROW: Final = lazy_pattern(r":(?=\d+(?:[:-]|$))")
 _LIKE_A_MATCH: Final = lazy_pattern(r":(?=\d+:)")
-_NAMED_MAX: Final = 5  # paths that one notice names; the rest is counted
 
 
 def show_path(path: str) -> str:
@@ -112,18 +94,20 @@ class LineText(Struct, frozen=True):
     is_not_utf8: bool
 
     @classmethod
-    def of(cls, line: Line) -> Self:
-        text = line.text.decode("utf-8", "surrogateescape")
+    def of(cls, line: bytes) -> Self:
+        most = limits.search_row_bytes_max
+        kept = line[:most].removesuffix(b"\r")
+        text = kept.decode("utf-8", "surrogateescape")
         missing = len(text) - limits.search_line_chars_max
-        is_cut = missing > 0 or line.is_cut
+        is_cut = missing > 0 or len(line) > most
         if is_cut:
             text = text[: limits.search_line_chars_max]
         shown, escaped = show_line(text)
         strange = sum("\udc80" <= character <= "\udcff" for character in text) if escaped else 0
         cut_bytes = 0
         if is_cut:
-            cut_bytes = limits.search_row_bytes_max + 1 if line.is_cut else len(line.text)
-            more = "more than " if line.is_cut else ""
+            cut_bytes = most + 1 if len(line) > most else len(kept)
+            more = "more than " if len(line) > most else ""
             shown += f" [... {more}{missing} more characters]"
         return cls(shown, cut_bytes, escaped - strange, strange > 0)
 
@@ -250,18 +234,18 @@ def remark_notices(remarks: Remarks) -> list[str]:
     if remarks.binary is not None:
         said.append(f"[The file {remarks.binary.value}.]")
     if remarks.large_utf16:
-        said.append(f"[Not searched (UTF-16 over 8 MB): {_named(remarks.large_utf16)}.]")
+        said.append(f"[Not searched (UTF-16 over 8 MB): {name_some(sorted(remarks.large_utf16))}.]")
     if remarks.unreadable:
-        said.append(f"[Not readable by this user: {_named(remarks.unreadable)}.]")
+        said.append(f"[Not readable by this user: {name_some(sorted(remarks.unreadable))}.]")
     if remarks.too_deep:
         said.append(
             f"[Not searched ({limits.path_depth_max} directories deep): "
-            f"{_named(remarks.too_deep)}.]"
+            f"{name_some(sorted(remarks.too_deep))}.]"
         )
     if remarks.changed:
         said.append(
-            f"[Changed during the search, so rows may be missing: {_named(remarks.changed)}. "
-            "Search again.]"
+            "[Changed during the search, so rows may be missing: "
+            f"{name_some(sorted(remarks.changed))}. Search again.]"
         )
     if remarks.is_broken:
         said.append("[The search ended early, so rows may be missing. Narrow path or pattern.]")
@@ -284,13 +268,6 @@ def is_partial(remarks: Remarks) -> bool:
     return remarks.is_late or remarks.is_broken
 
 
-def _named(paths: Iterable[str]) -> str:
-    ordered = sorted(paths)
-    named = ", ".join(quote(path) for path in ordered[:_NAMED_MAX])
-    more = len(ordered) - _NAMED_MAX
-    return f"{named} and {more} more" if more > 0 else named
-
-
 def _count(number: int, thing: str, things: str = "") -> str:
     return f"{number} {thing if number == 1 else things or f'{thing}s'}"
 
@@ -302,21 +279,21 @@ _PATTERN: Final = (
 )
 
 
-class GrepArguments(ArgumentType):
-    pattern: str = needed_text(_PATTERN)
-    path: str = filled_text("Directory or file to search.", ".")
-    glob: str | None = optional_text(
+class GrepArguments(fields.ArgumentType):
+    pattern: str = fields.needed_text(_PATTERN)
+    path: str = fields.filled_text("Directory or file to search.", ".")
+    glob: str | None = fields.optional_text(
         "Search only files that match: *.py by name, src/**/*.ts by path relative to the searched "
         "directory; {a,b} matches either, !x excludes x."
     )
-    ignoreCase: bool = flag("Ignore case.", default=False)  # noqa: N815 - the name that models know
-    literal: bool = flag(
+    ignoreCase: bool = fields.flag("Ignore case.", default=False)  # noqa: N815 - the name that models know
+    literal: bool = fields.flag(
         "Treat the pattern as plain text, not a regular expression.", default=False
     )
-    context: int = optional_integer(
+    context: int = fields.optional_integer(
         "Lines to show before and after each match.", 0, minimum=0, limit="search_context_max"
     )
-    limit: int = optional_integer(
+    limit: int = fields.optional_integer(
         "Maximum number of matches to show in the whole search.",
         _DEFAULT_MATCHES,
         minimum=1,
@@ -396,14 +373,15 @@ class Grep(_Searching):
 
 def _add(rows: ShownRows, file: FileLines) -> None:
     path = show_row_path(file.path)
-    for line in file.lines:
-        text = LineText.of(line)
-        make_row = match_row if line.is_match else context_row
-        if not rows.add(make_row(path, line.number, text)):
+    matching = frozenset(file.matching)
+    for number, line in zip(file.numbers, file.texts, strict=True):
+        text, is_match = LineText.of(line), number in matching
+        make_row = match_row if is_match else context_row
+        if not rows.add(make_row(path, number, text)):
             return
         rows.count(text)
-        if line.is_match:
-            match = {"path": path_text(file.path), "line": line.number, "text": text.shown}
+        if is_match:
+            match = {"path": path_text(file.path), "line": number, "text": text.shown}
             rows.add_match(file.path, match)
         else:
             rows.count_beside(text)
@@ -423,12 +401,14 @@ GREP: Final = Tool(
         toolset="search",
         arguments=GrepArguments,
         effects=READS,
-        output_schema=result_schema(
+        output_schema=fields.result_schema(
             {
-                "summary": TEXT,
+                "summary": fields.TEXT,
                 "count": {"type": "integer", "description": "Matches shown."},
                 "truncated": {"type": "boolean", "description": "True if there may be more."},
-                "matches": rows_schema({"path": TEXT, "line": INTEGER, "text": TEXT}),
+                "matches": fields.rows_schema(
+                    {"path": fields.TEXT, "line": fields.INTEGER, "text": fields.TEXT}
+                ),
             }
         ),
     ),
@@ -439,21 +419,21 @@ GREP: Final = Tool(
 _DEFAULT_RESULTS: Final = 50
 
 
-class GrepDevArguments(ArgumentType):
-    pattern: str = needed_text(_PATTERN)
-    path: str = filled_text("Directory or file to search.", ".")
-    glob: str = filled_text(
+class GrepDevArguments(fields.ArgumentType):
+    pattern: str = fields.needed_text(_PATTERN)
+    path: str = fields.filled_text("Directory or file to search.", ".")
+    glob: str = fields.filled_text(
         "Search only files that match: *.py by name, src/**/*.ts by path relative to the searched "
         "directory.",
         "*",
     )
-    max_results: int = clamped_integer(
+    max_results: int = fields.clamped_integer(
         "Maximum number of matches to return.",
         _DEFAULT_RESULTS,
         minimum=1,
         limit="dev_matches_max",
     )
-    context_lines: int = clamped_integer(
+    context_lines: int = fields.clamped_integer(
         "Lines to return before and after each match.",
         0,
         minimum=0,
@@ -474,14 +454,14 @@ class GrepDev(_Searching):
         wanted = Wanted(Regex(given.pattern), given.context_lines, given.max_results)
         shown, until = shown_for(plan.actions, path, ports), Until(ports.cancel)
         try:
-            counted = search_counted(ports.workspace, shown, path.real, wanted, plan.glob, until)
+            found = search_counted(ports.workspace, shown, path.real, wanted, plan.glob, until)
         except PathNotFoundError:
             raise PathNotFoundError(
                 f"path not found: {quote(path.asked.relative)}",
                 hint="use list_files to find the path",
             ) from None
         refuse_cancelled(ports)
-        found, rows = counted.found, ShownRows(ports.limits.search_output_bytes_max)
+        rows = ShownRows(ports.limits.search_output_bytes_max)
         for file in found.files:
             _add_with_context(rows, file, given.context_lines)
             if rows.is_full:
@@ -490,21 +470,21 @@ class GrepDev(_Searching):
             *(rows.rows or [none_shown(found)]),
             *self.notices(plan, wanted, rows, found, ports),
         ]
-        said.append(_account(counted.files_searched, counted.skipped))
+        said.append(_account(found.files_searched, found.skipped))
         details: dict[str, Json] = {
             "pattern": given.pattern,
             "match_count": len(rows.matches),
-            "files_searched": counted.files_searched,
+            "files_searched": found.files_searched,
             "results": rows.matches,
             "truncated": found.has_more or rows.is_full or is_partial(found.remarks),
-            "skipped": asdict(counted.skipped),
+            "skipped": asdict(found.skipped),
         }
         return ToolOutput("\n".join(said), details)
 
 
 def _add_with_context(rows: ShownRows, file: FileLines, context: int) -> None:
     path = show_row_path(file.path)
-    texts = {line.number: LineText.of(line) for line in file.lines}
+    texts = dict(zip(file.numbers, map(LineText.of, file.texts), strict=True))
     counted = set[int]()
     for number in file.matching:
         before = [at for at in range(number - context, number) if at in texts]
@@ -532,7 +512,7 @@ def _add_with_context(rows: ShownRows, file: FileLines, context: int) -> None:
         rows.add_match(file.path, match)
 
 
-def _account(searched: int, skipped: "Skipped") -> str:
+def _account(searched: int, skipped: Skipped) -> str:
     counts = {
         "under a skipped name": skipped.by_name,
         "forbidden": skipped.forbidden,
@@ -557,24 +537,24 @@ GREP_DEV: Final = Tool(
         toolset="development",
         arguments=GrepDevArguments,
         effects=READS,
-        output_schema=result_schema(
+        output_schema=fields.result_schema(
             {
-                "pattern": TEXT,
+                "pattern": fields.TEXT,
                 "match_count": {"type": "integer", "description": "Rows returned."},
-                "files_searched": INTEGER,
+                "files_searched": fields.INTEGER,
                 "truncated": {"type": "boolean", "description": "True if there may be more."},
                 "skipped": {
                     "type": "object",
                     "additionalProperties": {"type": "integer"},
                     "description": "Number of skipped files by reason.",
                 },
-                "results": rows_schema(
+                "results": fields.rows_schema(
                     {
-                        "file": TEXT,
-                        "line_number": INTEGER,
-                        "line": TEXT,
-                        "context_before": TEXTS,
-                        "context_after": TEXTS,
+                        "file": fields.TEXT,
+                        "line_number": fields.INTEGER,
+                        "line": fields.TEXT,
+                        "context_before": fields.TEXTS,
+                        "context_after": fields.TEXTS,
                     }
                 ),
             }

@@ -8,31 +8,8 @@ from paddock import limits
 from paddock.errors import InvalidPatternError, PathNotADirectoryError, PathNotFoundError
 from paddock.pattern import lazy_pattern
 from paddock.text.show import name_notices, quote, show_name
-from paddock.tools.arguments import (
-    BOOLEAN,
-    TEXT,
-    TEXTS,
-    ArgumentType,
-    clamped_integer,
-    filled_text,
-    needed_text,
-    optional_integer,
-    result_schema,
-    rows_schema,
-)
-from paddock.tools.grep import (
-    EMPTY_DIRECTORY,
-    NO_FILES,
-    SearchPlan,
-    glob_notices,
-    is_partial,
-    limit_notice,
-    path_text,
-    plan_search,
-    refuse_cancelled,
-    remark_notices,
-    show_path,
-)
+from paddock.tools import arguments as fields
+from paddock.tools import grep
 from paddock.tools.spec import (
     READS,
     Ports,
@@ -94,9 +71,9 @@ _DEFAULT_ENTRIES: Final = 500
 _OTHERWISE: Final = "use find with a pattern, or view with an offset"
 
 
-class LsArguments(ArgumentType):
-    path: str = filled_text("Directory to list.", ".")
-    limit: int = optional_integer(
+class LsArguments(fields.ArgumentType):
+    path: str = fields.filled_text("Directory to list.", ".")
+    limit: int = fields.optional_integer(
         "Maximum number of entries to show.", _DEFAULT_ENTRIES, minimum=1, limit="ls_entries_max"
     )
 
@@ -118,16 +95,16 @@ class Ls:
                 f"Not a directory: {quote(plan.path.asked.relative)}", hint="use view for a file"
             ) from None
         rows = [_row(name, entry, ports.shown) for name, entry in entries]
-        said = [f"{_without_remark(show_path(name))}{remark}" for name, remark in rows]
+        said = [f"{_without_remark(grep.show_path(name))}{remark}" for name, remark in rows]
         if has_more:
-            said += [limit_notice("entries", limit, ports.limits.ls_entries_max, _OTHERWISE)]
+            said += [grep.limit_notice("entries", limit, ports.limits.ls_entries_max, _OTHERWISE)]
         said += [f"[{notice}]" for notice in name_notices(name for name, _ in rows)]
         details: dict[str, Json] = {
             "count": len(rows),
             "truncated": has_more,
-            "entries": [path_text(name) for name, _ in rows],
+            "entries": [grep.path_text(name) for name, _ in rows],
         }
-        return ToolOutput("\n".join(said or [EMPTY_DIRECTORY]), details)
+        return ToolOutput("\n".join(said or [grep.EMPTY_DIRECTORY]), details)
 
 
 def _row(name: str, entry: EntryKind | DirectoryEntry, shown: Shown) -> tuple[str, str]:
@@ -154,11 +131,11 @@ LS: Final = Tool(
         toolset="search",
         arguments=LsArguments,
         effects=READS,
-        output_schema=result_schema(
+        output_schema=fields.result_schema(
             {
                 "count": {"type": "integer", "description": "Entries shown."},
                 "truncated": {"type": "boolean", "description": "True if there may be more."},
-                "entries": TEXTS,
+                "entries": fields.TEXTS,
             }
         ),
     ),
@@ -236,12 +213,12 @@ def _viewed_row(entry: DirectoryEntry, shown: Shown) -> str:
     return f"  {name} -> {target}"
 
 
-class ListFilesArguments(ArgumentType):
-    path: str = filled_text("Directory to list, relative to the workspace root.", ".")
-    max_depth: int = clamped_integer(
+class ListFilesArguments(fields.ArgumentType):
+    path: str = fields.filled_text("Directory to list, relative to the workspace root.", ".")
+    max_depth: int = fields.clamped_integer(
         "How many directory levels to list.", _DEPTH_DEFAULT, minimum=1, limit="listed_depth_max"
     )
-    glob: str = filled_text("List only files whose name matches, such as *.py.", "*")
+    glob: str = fields.filled_text("List only files whose name matches, such as *.py.", "*")
 
 
 class ListFiles:
@@ -304,7 +281,7 @@ class _Wanted(ShownEntries):
 
 def entry_details(entry: DirectoryEntry, shown: Shown) -> dict[str, Json] | None:
     """Return path, type and a file's size; None if it is neither a file nor a directory."""
-    name, kind = path_text(entry.path.relative), entry.kind
+    name, kind = grep.path_text(entry.path.relative), entry.kind
     if kind is EntryKind.LINK:
         kind = entry.target_kind if _leads_to_shown(entry, shown) else None
     if kind is EntryKind.DIRECTORY:
@@ -317,7 +294,7 @@ def entry_details(entry: DirectoryEntry, shown: Shown) -> dict[str, Json] | None
 
 def _listed_row(entry: DirectoryEntry, file: dict[str, Json]) -> str:
     # Threat: a link called `z  5 bytes` would be listed like a file called `z`.
-    shown = show_path(file["path"])
+    shown = grep.show_path(file["path"])
     if entry.kind is EntryKind.LINK:
         return f"{shown}  link"
     return f"{shown}  {file['size']} bytes" if "size" in file else shown
@@ -335,13 +312,13 @@ LIST_FILES: Final = Tool(
         toolset="core",
         arguments=ListFilesArguments,
         effects=READS,
-        output_schema=result_schema(
+        output_schema=fields.result_schema(
             {
                 "root": {"type": "string", "description": "The path as it was given."},
                 "count": {"type": "integer", "description": "Total number of entries."},
-                "truncated": BOOLEAN,
-                "files": rows_schema(
-                    {"path": TEXT, "type": {"enum": ["dir", "file"]}},
+                "truncated": fields.BOOLEAN,
+                "files": fields.rows_schema(
+                    {"path": fields.TEXT, "type": {"enum": ["dir", "file"]}},
                     optional={"size": {"type": "integer", "description": "Bytes of a file."}},
                 ),
             }
@@ -354,13 +331,13 @@ LIST_FILES: Final = Tool(
 _DEFAULT_ENTRIES_FIND: Final = 1_000
 
 
-class FindArguments(ArgumentType):
-    pattern: str = needed_text(
+class FindArguments(fields.ArgumentType):
+    pattern: str = fields.needed_text(
         "Glob: *.py matches names at any depth; with a slash, such as src/**/*.ts, it matches "
         "paths relative to the searched directory; {a,b} matches either."
     )
-    path: str = filled_text("Directory to search.", ".")
-    limit: int = optional_integer(
+    path: str = fields.filled_text("Directory to search.", ".")
+    limit: int = fields.optional_integer(
         "Maximum number of entries to show.",
         _DEFAULT_ENTRIES_FIND,
         minimum=1,
@@ -369,33 +346,33 @@ class FindArguments(ArgumentType):
 
 
 class Find:
-    def resolve(self, arguments: FindArguments, ports: Ports) -> SearchPlan[FindArguments]:
-        return plan_search("find", arguments, arguments.pattern, ports)
+    def resolve(self, arguments: FindArguments, ports: Ports) -> grep.SearchPlan[FindArguments]:
+        return grep.plan_search("find", arguments, arguments.pattern, ports)
 
-    def run(self, plan: SearchPlan[FindArguments], ports: Ports) -> ToolOutput:
+    def run(self, plan: grep.SearchPlan[FindArguments], ports: Ports) -> ToolOutput:
         from paddock.workspace.search.walk import (  # noqa: PLC0415 - most that import this search no names
             search_names,
         )
 
         until, limit = Until(ports.cancel), plan.given.limit
         found = search_names(ports.workspace, ports.shown, plan.path.real, plan.glob, limit, until)
-        refuse_cancelled(ports)
-        said = [show_path(path) for path in found.paths] or [NO_FILES]
+        grep.refuse_cancelled(ports)
+        said = [grep.show_path(path) for path in found.paths] or [grep.NO_FILES]
         if found.has_more:
             said.append(
-                limit_notice("results", limit, ports.limits.find_entries_max, "refine pattern")
+                grep.limit_notice("results", limit, ports.limits.find_entries_max, "refine pattern")
             )
         if not found.paths:
-            said += glob_notices(plan.glob, plan.path)
-        said += remark_notices(found.remarks)
-        truncated = found.has_more or is_partial(found.remarks)
+            said += grep.glob_notices(plan.glob, plan.path)
+        said += grep.remark_notices(found.remarks)
+        truncated = found.has_more or grep.is_partial(found.remarks)
         count = len(found.paths)
         entries = "1 entry" if count == 1 else f"{count} entries"
         details: dict[str, Json] = {
             "summary": f"{entries}{', and there are more' if truncated else ''}",
             "count": count,
             "truncated": truncated,
-            "paths": [path_text(path) for path in found.paths],
+            "paths": [grep.path_text(path) for path in found.paths],
         }
         return ToolOutput("\n".join(said), details)
 
@@ -413,12 +390,12 @@ FIND: Final = Tool(
         toolset="search",
         arguments=FindArguments,
         effects=READS,
-        output_schema=result_schema(
+        output_schema=fields.result_schema(
             {
-                "summary": TEXT,
+                "summary": fields.TEXT,
                 "count": {"type": "integer", "description": "Entries shown."},
                 "truncated": {"type": "boolean", "description": "True if there may be more."},
-                "paths": TEXTS,
+                "paths": fields.TEXTS,
             }
         ),
     ),

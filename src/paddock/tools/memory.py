@@ -14,21 +14,11 @@ from msgspec.structs import replace
 from paddock import errors, limits
 from paddock.policy.rules import MEMORIES
 from paddock.text.show import show_name
+from paddock.tools import write
 from paddock.tools.effects import ABSENT
 from paddock.tools.replace import INSERT_TEXT, STR_REPLACE, InsertText, StrReplace
 from paddock.tools.spec import Handler, Plan, Ports, ReadPlan, Shown, Tool, ToolOutput
 from paddock.tools.view import VIEW, View
-from paddock.tools.write import (
-    CREATE_FILE,
-    DELETE_FILE,
-    MOVE_FILE,
-    CreateFile,
-    CreateFileArguments,
-    DeleteFile,
-    DeleteFileArguments,
-    MoveFile,
-    MoveFileArguments,
-)
 from paddock.values.decisions import Action
 from paddock.workspace import EntryKind, Workspace, WorkspacePath
 from paddock.workspace.listing import DirectoryEntry, is_directory, list_directory
@@ -108,8 +98,8 @@ class InMemory(Struct, frozen=True):
 
 
 class _Creating(InMemory, frozen=True):
-    def steps(self, arguments: CreateFileArguments, ports: Ports) -> _Steps:
-        plan = CreateFile().resolve(arguments, ports)
+    def steps(self, arguments: write.CreateFileArguments, ports: Ports) -> _Steps:
+        plan = write.CreateFile().resolve(arguments, ports)
         if plan.path.exists:
             raise errors.PathExistsError(
                 f"{plan.path.asked.shown} already exists", hint="edit it instead"
@@ -118,16 +108,16 @@ class _Creating(InMemory, frozen=True):
 
 
 class _Deleting(InMemory, frozen=True):
-    def steps(self, arguments: DeleteFileArguments, ports: Ports) -> _Steps:
+    def steps(self, arguments: write.DeleteFileArguments, ports: Ports) -> _Steps:
         path = ports.workspace.resolve_entry(arguments.path).path
         for each in _below(ports.workspace, path):
-            given = DeleteFileArguments(path=each.path.relative)
+            given = write.DeleteFileArguments(path=each.path.relative)
             yield self.handler, self.handler.resolve(given, ports)
         yield from super().steps(arguments, ports)
 
 
 class _Renaming(InMemory, frozen=True):
-    def steps(self, arguments: MoveFileArguments, ports: Ports) -> _Steps:
+    def steps(self, arguments: write.MoveFileArguments, ports: Ports) -> _Steps:
         path = ports.workspace.resolve_entry(arguments.path).path
         to = ports.workspace.resolve_write(arguments.to)
         below = _below(ports.workspace, path)
@@ -142,11 +132,11 @@ class _Renaming(InMemory, frozen=True):
         for each in below:
             if each.kind is not EntryKind.DIRECTORY:
                 target = to.real.relative + each.path.relative[len(path.relative) :]
-                given = MoveFileArguments(path=each.path.relative, to=target)
+                given = write.MoveFileArguments(path=each.path.relative, to=target)
                 yield self.handler, self.handler.resolve(given, ports)
         for folder in (*folders, path):
-            delete = DeleteFileArguments(path=folder.relative)
-            yield DeleteFile(), DeleteFile().resolve(delete, ports)
+            delete = write.DeleteFileArguments(path=folder.relative)
+            yield write.DeleteFile(), write.DeleteFile().resolve(delete, ports)
 
 
 def _below(workspace: Workspace, path: WorkspacePath) -> list[DirectoryEntry]:
@@ -199,8 +189,8 @@ def _of(tool: Tool[Any], name: str, handler: Handler[Any, Any]) -> Tool[Any]:
 
 
 MEMORY_VIEW: Final = _of(VIEW, "memory_view", InMemory(_Viewing()))
-MEMORY_CREATE: Final = _of(CREATE_FILE, "memory_create", _Creating(CreateFile()))
+MEMORY_CREATE: Final = _of(write.CREATE_FILE, "memory_create", _Creating(write.CreateFile()))
 MEMORY_STR_REPLACE: Final = _of(STR_REPLACE, "memory_str_replace", InMemory(StrReplace()))
 MEMORY_INSERT: Final = _of(INSERT_TEXT, "memory_insert", InMemory(InsertText()))
-MEMORY_DELETE: Final = _of(DELETE_FILE, "memory_delete", _Deleting(DeleteFile()))
-MEMORY_RENAME: Final = _of(MOVE_FILE, "memory_rename", _Renaming(MoveFile()))
+MEMORY_DELETE: Final = _of(write.DELETE_FILE, "memory_delete", _Deleting(write.DeleteFile()))
+MEMORY_RENAME: Final = _of(write.MOVE_FILE, "memory_rename", _Renaming(write.MoveFile()))

@@ -23,18 +23,7 @@ from paddock.ledger.query import Filter, Rows
 from paddock.packages.rows import Failure, PackageRow, State
 from paddock.plane.layout import LedgerName
 from paddock.text.show import quote, show_name
-from paddock.tools.arguments import (
-    BOOLEAN,
-    INTEGER,
-    TEXT,
-    TEXTS,
-    ArgumentType,
-    filled_text,
-    optional_integer,
-    optional_text,
-    result_schema,
-    rows_schema,
-)
+from paddock.tools import arguments as fields
 from paddock.tools.spec import READS, GivenPlan, Ports, Shown, Tool, ToolOutput, ToolSpec
 from paddock.values.calls import Json
 from paddock.values.decisions import Action
@@ -44,23 +33,25 @@ LEDGERS: Final = (LedgerName.GOVERNANCE, LedgerName.HO2M, LedgerName.HO1M)
 _ENTRIES_DEFAULT: Final = 10
 
 
-class QueryLedgerArguments(ArgumentType):
-    ledger: str = filled_text(
+class QueryLedgerArguments(fields.ArgumentType):
+    ledger: str = fields.filled_text(
         "The ledger to query.", LEDGERS[0].value, (ledger.value for ledger in LEDGERS)
     )
-    event_type: str | None = optional_text(
+    event_type: str | None = fields.optional_text(
         "Only entries of this type, such as TURN_RECORDED; by default, all but CHECKPOINT."
     )
-    max_entries: int = optional_integer(
+    max_entries: int = fields.optional_integer(
         "Maximum number of entries, newest first; 0 means none.",
         _ENTRIES_DEFAULT,
         minimum=0,
         limit="ledger_entries_listed_max",
     )
-    since: str | None = optional_text("Only entries from this time, such as 2026-01-31T12:00:00Z.")
-    until: str | None = optional_text("Only entries up to this time.")
-    session_id: str | None = optional_text("Only entries of this session.")
-    offset: int = optional_integer("Number of newest entries to skip.", 0, minimum=0)
+    since: str | None = fields.optional_text(
+        "Only entries from this time, such as 2026-01-31T12:00:00Z."
+    )
+    until: str | None = fields.optional_text("Only entries up to this time.")
+    session_id: str | None = fields.optional_text("Only entries of this session.")
+    offset: int = fields.optional_integer("Number of newest entries to skip.", 0, minimum=0)
 
 
 class QueryLedgerPlan(Struct, frozen=True):
@@ -174,22 +165,22 @@ QUERY_LEDGER: Final = Tool(
         toolset="core",
         arguments=QueryLedgerArguments,
         effects=READS,
-        output_schema=result_schema(
+        output_schema=fields.result_schema(
             {
                 "source": {"enum": [name.value for name in LEDGERS]},
                 "count": {"type": "integer", "description": "Number of entries returned."},
-                "entries": rows_schema(
+                "entries": fields.rows_schema(
                     {
-                        "id": TEXT,
-                        "event_type": TEXT,
-                        "timestamp": TEXT,
+                        "id": fields.TEXT,
+                        "event_type": fields.TEXT,
+                        "timestamp": fields.TEXT,
                         "metadata": {"type": "object"},
                     },
                     optional={
-                        "submission_id": TEXT,
-                        "decision": TEXT,
-                        "reason": TEXT,
-                        "metadata_keys": TEXTS,
+                        "submission_id": fields.TEXT,
+                        "decision": fields.TEXT,
+                        "reason": fields.TEXT,
+                        "metadata_keys": fields.TEXTS,
                     },
                 ),
             }
@@ -199,7 +190,7 @@ QUERY_LEDGER: Final = Tool(
 )
 
 
-class ListPackagesArguments(ArgumentType):
+class ListPackagesArguments(fields.ArgumentType):
     pass
 
 
@@ -249,13 +240,13 @@ LIST_PACKAGES: Final = Tool(
         toolset="core",
         arguments=ListPackagesArguments,
         effects=READS,
-        output_schema=result_schema(
+        output_schema=fields.result_schema(
             {
                 "count": {"type": "integer", "description": "Number of packages."},
-                "packages": rows_schema(
+                "packages": fields.rows_schema(
                     {
                         **dict.fromkeys(
-                            ("package_id", "version", "tier", "framework", "spec"), TEXT
+                            ("package_id", "version", "tier", "framework", "spec"), fields.TEXT
                         ),
                         "state": {"enum": [str(state) for state in State]},
                     }
@@ -275,8 +266,8 @@ _WORDS: Final = {
 }
 
 
-class GateCheckArguments(ArgumentType):
-    gate: str = filled_text("The gate to check, or all.", ALL, (ALL, *PLANE_GATES))
+class GateCheckArguments(fields.ArgumentType):
+    gate: str = fields.filled_text("The gate to check, or all.", ALL, (ALL, *PLANE_GATES))
 
 
 class GateCheck:
@@ -349,19 +340,21 @@ GATE_CHECK: Final = Tool(
         toolset="core",
         arguments=GateCheckArguments,
         effects=READS,
-        output_schema=result_schema(
+        output_schema=fields.result_schema(
             {
-                "passed": INTEGER,
-                "failed": INTEGER,
-                "not_applicable": INTEGER,
-                "gates": rows_schema(
+                "passed": fields.INTEGER,
+                "failed": fields.INTEGER,
+                "not_applicable": fields.INTEGER,
+                "gates": fields.rows_schema(
                     {
-                        "name": TEXT,
+                        "name": fields.TEXT,
                         "status": {"enum": [str(status) for status in Status]},
-                        "passed": BOOLEAN,
-                        "checks": INTEGER,
-                        "failures": rows_schema({"file": TEXT, "reason": TEXT}),
-                        "note": TEXT,
+                        "passed": fields.BOOLEAN,
+                        "checks": fields.INTEGER,
+                        "failures": fields.rows_schema(
+                            {"file": fields.TEXT, "reason": fields.TEXT}
+                        ),
+                        "note": fields.TEXT,
                     }
                 ),
             }

@@ -7,18 +7,7 @@ from paddock import limits
 from paddock.errors import InvalidArgumentsError
 from paddock.sandbox.sessions.process import Printed, Process
 from paddock.text.show import name_some, show_name
-from paddock.tools.arguments import (
-    BOOLEAN,
-    INTEGER,
-    TEXT,
-    TEXTS,
-    ArgumentType,
-    clamped_integer,
-    needed_text,
-    optional_integer,
-    optional_text,
-    result_schema,
-)
+from paddock.tools import arguments as fields
 from paddock.tools.outcome import SHELL_SCHEMA, shell_output
 from paddock.tools.spec import (
     READS,
@@ -43,7 +32,7 @@ class _ProcessCall:
 
     operation = "process"
 
-    def resolve(self, arguments: ArgumentType, ports: Ports) -> GivenPlan[Any]:
+    def resolve(self, arguments: fields.ArgumentType, ports: Ports) -> GivenPlan[Any]:
         shell_of(ports)
         return GivenPlan(arguments, (Action("shell", self.operation),))
 
@@ -52,18 +41,18 @@ class _ProcessCall:
         return plan, "full"
 
 
-class ProcessArguments(ArgumentType):
-    process: str = needed_text(_PROCESS)
+class ProcessArguments(fields.ArgumentType):
+    process: str = fields.needed_text(_PROCESS)
 
 
 class OutputArguments(ProcessArguments):
-    wait_s: int = clamped_integer(
+    wait_s: int = fields.clamped_integer(
         "Seconds to wait for new output or the end of the process.",
         0,
         minimum=0,
         maximum=limits.shell_wait_s,
     )
-    offset: int | None = optional_integer(
+    offset: int | None = fields.optional_integer(
         "First byte to return; by default, what is new since the last call.", None, minimum=0
     )
 
@@ -80,7 +69,7 @@ class ShellOutput(_ProcessCall):
 
 
 class InputArguments(ProcessArguments):
-    text: str = needed_text(
+    text: str = fields.needed_text(
         "Text to type, control characters included: \\n ends a line, \\u0003 interrupts (in a "
         "terminal), \\u0004 alone ends the input.",
         is_content=True,
@@ -102,9 +91,9 @@ class ShellInput(_ProcessCall):
         return ToolOutput(said, {"process": process.name, "bytes": taken})
 
 
-class StopArguments(ArgumentType):
-    process: str | None = optional_text(_PROCESS)
-    session: str | None = optional_text(
+class StopArguments(fields.ArgumentType):
+    process: str | None = fields.optional_text(_PROCESS)
+    session: str | None = fields.optional_text(
         "Name of a session to end instead, with its processes and its state."
     )
 
@@ -145,7 +134,7 @@ class ShellSync(_ProcessCall):
         return output._replace(content=content, details=details, exit=None)
 
 
-class ListArguments(ArgumentType):
+class ListArguments(fields.ArgumentType):
     pass
 
 
@@ -229,12 +218,12 @@ def _answer(**own: Json) -> Mapping[str, Json]:
     kept = "Paths also changed outside of the process, which still sees its own version."
     unseen = "Paths changed outside of the process, which does not see that."
     state = {
-        "process": TEXT,
-        "running": BOOLEAN,
-        "own_changes": {**TEXTS, "description": kept},
-        "unseen_changes": {**TEXTS, "description": unseen},
+        "process": fields.TEXT,
+        "running": fields.BOOLEAN,
+        "own_changes": {**fields.TEXTS, "description": kept},
+        "unseen_changes": {**fields.TEXTS, "description": unseen},
     }
-    return result_schema({**state, **own})
+    return fields.result_schema({**state, **own})
 
 
 def _tool(
@@ -258,10 +247,10 @@ SHELL_OUTPUT: Final = _tool(
     ShellOutput(),
     READS,
     _answer(
-        output=TEXT,
+        output=fields.TEXT,
         offset={"type": "integer", "description": "Offset of the next output."},
-        missing_bytes=INTEGER,
-        exit_code=INTEGER,
+        missing_bytes=fields.INTEGER,
+        exit_code=fields.INTEGER,
     ),
 )
 SHELL_INPUT: Final = _tool(
@@ -270,7 +259,7 @@ SHELL_INPUT: Final = _tool(
     "Send text to a background command, as if typed.",
     ShellInput(),
     Effects(reads_only=False),
-    _answer(bytes=INTEGER),
+    _answer(bytes=fields.INTEGER),
 )
 SHELL_STOP: Final = _tool(
     "shell_stop",
@@ -295,5 +284,5 @@ SHELL_LIST: Final = _tool(
     "List the shell sessions and the background commands.",
     ShellList(),
     READS,
-    _answer(sessions=TEXTS, processes={"type": "array", "items": {"type": "object"}}),
+    _answer(sessions=fields.TEXTS, processes={"type": "array", "items": {"type": "object"}}),
 )

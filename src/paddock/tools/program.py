@@ -15,14 +15,7 @@ from paddock import errors, limits
 from paddock.sandbox.sessions.sessions import PROGRAM
 from paddock.sandbox.values import ShellLine
 from paddock.text.show import quote, show_name
-from paddock.tools.arguments import (
-    ArgumentType,
-    clamped_integer,
-    filled_text,
-    needed_text,
-    optional_integer,
-    optional_text,
-)
+from paddock.tools import arguments as fields
 from paddock.tools.effects import IF_VERSION_OR_ABSENT, written_output
 from paddock.tools.listing import ShownEntries, entry_details
 from paddock.tools.shell import (
@@ -68,9 +61,9 @@ def _payload(ports: Ports) -> Payload:
     return ports.payload
 
 
-class ReadBytesArguments(ArgumentType):
-    path: str = needed_text("File to read.")
-    limit: int | None = optional_integer("Maximum size in bytes.", None, minimum=0)
+class ReadBytesArguments(fields.ArgumentType):
+    path: str = fields.needed_text("File to read.")
+    limit: int | None = fields.optional_integer("Maximum size in bytes.", None, minimum=0)
 
 
 _Reads: TypeAlias = ReadPlan[ReadBytesArguments]
@@ -100,10 +93,10 @@ class ReadBytes:
         return ToolOutput(f"{len(content)} bytes of {shown}", {"version": version})
 
 
-class WriteBytesArguments(ArgumentType):
-    path: str = needed_text("File to write.")
-    version: str = needed_text("Digest of its content.")
-    if_version: str | None = optional_text(IF_VERSION_OR_ABSENT)
+class WriteBytesArguments(fields.ArgumentType):
+    path: str = fields.needed_text("File to write.")
+    version: str = fields.needed_text("Digest of its content.")
+    if_version: str | None = fields.optional_text(IF_VERSION_OR_ABSENT)
 
 
 class WriteBytes(WritesWholeFile):
@@ -165,9 +158,9 @@ def _has_mode(workspace: Workspace, path: WorkspacePath, bits: int, act: str) ->
     return True
 
 
-class ListEntriesArguments(ArgumentType):
-    path: str = filled_text("Directory to list.", ".")
-    depth: int = clamped_integer(
+class ListEntriesArguments(fields.ArgumentType):
+    path: str = fields.filled_text("Directory to list.", ".")
+    depth: int = fields.clamped_integer(
         "How many directory levels to list.", 1, minimum=1, maximum=_DEPTH_MAX
     )
 
@@ -197,14 +190,14 @@ class ListEntries:
         return ToolOutput(f"{len(entries)} entries", details)
 
 
-class ExecArguments(ArgumentType):
-    command: str = needed_text("The shell line, or one literal command quoted as a line.")
-    timeout: int = clamped_integer(
+class ExecArguments(fields.ArgumentType):
+    command: str = fields.needed_text("The shell line, or one literal command quoted as a line.")
+    timeout: int = fields.clamped_integer(
         "Seconds.", limits.shell_timeout_default_s, minimum=1, limit="shell_timeout_s"
     )
-    cwd: str = filled_text("Directory of the workspace, or of the sandbox.", ".")
-    stdin: str = filled_text("Digest of its standard input.", "none")
-    env: str = filled_text("Names of its additional variables.", "none")
+    cwd: str = fields.filled_text("Directory of the workspace, or of the sandbox.", ".")
+    stdin: str = fields.filled_text("Digest of its standard input.", "none")
+    env: str = fields.filled_text("Names of its additional variables.", "none")
 
 
 class Exec(LineRun):

@@ -13,34 +13,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock import errors, limits
-from paddock.text.edit import (
-    NearLine,
-    Span,
-    Spliced,
-    find_apart,
-    find_nearest,
-    find_spans,
-    lines_of,
-    require_apart,
-    require_content,
-    require_text,
-    snippet_around,
-    splice,
-    splice_all,
-)
+from paddock.text import edit
 from paddock.text.show import quote, show_line, show_name
-from paddock.tools.arguments import (
-    INTEGER,
-    WORKSPACE_FAILURE,
-    ArgumentType,
-    flag,
-    needed_integer,
-    needed_text,
-    optional_text,
-    plain_text,
-    result_schema,
-    written_schema,
-)
+from paddock.tools import arguments as fields
 from paddock.tools.effects import IF_VERSION, explaining_change, pinned_file, written_output
 from paddock.tools.spec import (
     Effects,
@@ -77,17 +52,17 @@ class _Edit(Struct, kw_only=True):
 
     name: str
     may_view: bool
-    spliced: Spliced | None = None
+    spliced: edit.Spliced | None = None
 
     def require_editable(self, content: bytes, *given: bytes, sought: bytes = b"") -> None:
         """Raises: TextError: it is not UTF-8, and the edit could touch other than ASCII text."""
         try:
-            require_text(content, self.name)
+            edit.require_text(content, self.name)
         except errors.TextEncodingError:
             if not all(map(bytes.isascii, given)):
                 raise
-            spans = find_apart(content, sought) if sought else ()
-            require_apart(content, (span.start for span in spans), self.name)
+            spans = edit.find_apart(content, sought) if sought else ()
+            edit.require_apart(content, (span.start for span in spans), self.name)
 
     def unchanged(self, why: str = "") -> errors.TextUnchangedError:
         return errors.TextUnchangedError(
@@ -106,19 +81,19 @@ class Replacement(_Edit):
     def apply(self, content: bytes) -> Pieces:
         """Raises: TextError: not text, no match, several matches, or no change."""
         self.require_editable(content, self.old, self.new, sought=self.old)
-        self.spliced = splice(content, self._only_place(content), self.old, self.new)
+        self.spliced = edit.splice(content, self._only_place(content), self.old, self.new)
         if self.spliced.changes_nothing:
             raise self.unchanged(_IN_LINE_ENDS)
         return self.spliced.pieces
 
-    def _only_place(self, content: bytes) -> Span:
+    def _only_place(self, content: bytes) -> edit.Span:
         counted, listed = limits.matches_counted_max, limits.matches_listed_max
-        spans = list(islice(find_spans(content, self.old), counted + 1))
+        spans = list(islice(edit.find_spans(content, self.old), counted + 1))
         if len(spans) == 1:
             return spans[0]
         if not spans:
             raise self.not_found(content)
-        lines = ", ".join(map(str, lines_of(content, spans[:listed])))
+        lines = ", ".join(map(str, edit.lines_of(content, spans[:listed])))
         count, more = str(len(spans)), str(len(spans) - listed)
         if len(spans) > counted:
             count, more = f"over {counted}", "many"
@@ -144,7 +119,9 @@ class ReplacementOfAll(Replacement):
     def apply(self, content: bytes) -> Pieces:
         """Raises: TextError: not text, no match, too large a result, or no change."""
         self.require_editable(content, self.old, self.new, sought=self.old)
-        changed, self.count = splice_all(content, self.old, self.new, limits.edited_file_bytes_max)
+        changed, self.count = edit.splice_all(
+            content, self.old, self.new, limits.edited_file_bytes_max
+        )
         if not self.count:
             raise self.not_found(content)
         if changed == content:
@@ -154,16 +131,16 @@ class ReplacementOfAll(Replacement):
 
 def _nearest_hint(content: bytes, sought: bytes) -> str:
     bare = sought.replace(b"\r\n", b"\n")
-    if bare != sought and next(find_spans(content, bare), None) is not None:
+    if bare != sought and next(edit.find_spans(content, bare), None) is not None:
         return _WITHOUT_CR
-    nearest = find_nearest(content, sought)
+    nearest = edit.find_nearest(content, sought)
     if not nearest:
         return _COPY_EXACTLY
     rows = [_near_row(line) for line in nearest]
     return "copy the text exactly; the nearest lines are:\n" + "\n".join(rows)
 
 
-def _near_row(line: NearLine) -> str:
+def _near_row(line: edit.NearLine) -> str:
     text, _ = show_line(line.text[: limits.snippet_line_chars_max])
     cut = " [... cut]" if len(line.text) > limits.snippet_line_chars_max else ""
     end = " [... the file ends here]" if line.is_end else ""
@@ -197,7 +174,7 @@ class Insertion(_Edit):
             text = b"\n" + text
         elif at < len(content) and not text.endswith(b"\n"):
             text += b"\n"
-        self.spliced = splice(content, Span(at, at), b"", text)
+        self.spliced = edit.splice(content, edit.Span(at, at), b"", text)
         return self.spliced.pieces
 
 
@@ -212,19 +189,19 @@ class Patch(_Edit):
         changed = patched_content(content, self.given)
         if changed == content:
             raise self.unchanged()
-        self.spliced = splice(content, Span(0, len(content)), content, changed)
+        self.spliced = edit.splice(content, edit.Span(0, len(content)), content, changed)
         return self.spliced.pieces
 
 
-class StrReplaceArguments(ArgumentType):
-    path: str = needed_text("File to edit, relative to the workspace root.")
-    old_str: str = needed_text(
+class StrReplaceArguments(fields.ArgumentType):
+    path: str = fields.needed_text("File to edit, relative to the workspace root.")
+    old_str: str = fields.needed_text(
         "The exact text to replace. It must occur exactly once in the file; "
         "a newline matches the file's line ends.",
         is_content=True,
     )
-    new_str: str = plain_text("The replacement text; empty to delete.", is_content=True)
-    if_version: str | None = optional_text(IF_VERSION)
+    new_str: str = fields.plain_text("The replacement text; empty to delete.", is_content=True)
+    if_version: str | None = fields.optional_text(IF_VERSION)
 
 
 class EditPlan(Struct, frozen=True):
@@ -249,17 +226,17 @@ class _EditsOneFile:
     def run(self, plan: EditPlan, ports: Ports) -> ToolOutput:
         # Threat: an agent that may edit a file but not view it would read it in the answer.
         may_view = ports.shown.may_view(plan.path.real.relative)
-        edit = plan.make(name=plan.path.asked.relative, may_view=may_view)
+        change = plan.make(name=plan.path.asked.relative, may_view=may_view)
         with explaining_change(plan.if_version, plan.path.real, ports):
-            receipt = edit_file(ports.workspace, plan.path, edit, if_version=plan.if_version)
-        return self.output(plan, edit, receipt, ports)
+            receipt = edit_file(ports.workspace, plan.path, change, if_version=plan.if_version)
+        return self.output(plan, change, receipt, ports)
 
     def output(
-        self, plan: EditPlan, edit: _Edit, receipt: SingleReceipt, ports: Ports
+        self, plan: EditPlan, change: _Edit, receipt: SingleReceipt, ports: Ports
     ) -> ToolOutput:
         snippet = "[no snippet: you may not view this file]"
-        if edit.may_view and edit.spliced is not None:
-            snippet = snippet_around(edit.spliced)
+        if change.may_view and change.spliced is not None:
+            snippet = edit.snippet_around(change.spliced)
         details = workspace_details(
             ports,
             plan.path.asked,
@@ -278,7 +255,7 @@ def _required_change(old: str, new: str, names: tuple[str, str]) -> dict[str, by
         raise errors.TextUnchangedError(
             f"{names[0]} and {names[1]} are the same", hint="there is nothing to change"
         )
-    return {"old": require_content(old, names[0]), "new": require_content(new, names[1])}
+    return {"old": edit.require_content(old, names[0]), "new": edit.require_content(new, names[1])}
 
 
 _WORDING: Final = Wording(
@@ -305,8 +282,8 @@ STR_REPLACE: Final = Tool(
         toolset="workspace",
         arguments=StrReplaceArguments,
         effects=Effects(reads_only=False, is_destructive=True),
-        output_schema=written_schema(["edited"]),
-        failure_details=WORKSPACE_FAILURE,
+        output_schema=fields.written_schema(["edited"]),
+        failure_details=fields.WORKSPACE_FAILURE,
     ),
     StrReplace(),
 )
@@ -319,17 +296,17 @@ _WORDING_EDIT_FILE_DEV: Final = Wording(
 )
 
 
-class EditFileDevArguments(ArgumentType):
-    path: str = needed_text("File to edit, relative to the workspace root.")
-    old_string: str = needed_text(
+class EditFileDevArguments(fields.ArgumentType):
+    path: str = fields.needed_text("File to edit, relative to the workspace root.")
+    old_string: str = fields.needed_text(
         "The exact text to replace, not a pattern; a newline matches the file's line ends.",
         is_content=True,
     )
-    new_string: str = plain_text("The replacement text; empty to delete.", is_content=True)
-    replace_all: bool = flag(
+    new_string: str = fields.plain_text("The replacement text; empty to delete.", is_content=True)
+    replace_all: bool = fields.flag(
         "Replace every occurrence; otherwise there must be exactly one.", default=False
     )
-    if_version: str | None = optional_text(IF_VERSION)
+    if_version: str | None = fields.optional_text(IF_VERSION)
 
 
 class EditFileDev(_EditsOneFile):
@@ -347,9 +324,9 @@ class EditFileDev(_EditsOneFile):
             raise errors.PathNotFoundError("file not found", hint=hint) from None
 
     def output(
-        self, plan: EditPlan, edit: _Edit, receipt: SingleReceipt, ports: Ports
+        self, plan: EditPlan, change: _Edit, receipt: SingleReceipt, ports: Ports
     ) -> ToolOutput:
-        count = edit.count if isinstance(edit, Replacement) else 1
+        count = change.count if isinstance(change, Replacement) else 1
         times = "1 replacement" if count == 1 else f"{count} replacements"
         details = {
             "path": plan.given.path,
@@ -373,12 +350,12 @@ EDIT_FILE_DEV: Final = Tool(
         toolset="development",
         arguments=EditFileDevArguments,
         effects=Effects(reads_only=False, is_destructive=True),
-        output_schema=result_schema(
+        output_schema=fields.result_schema(
             {
                 "path": {"type": "string", "description": "The path as it was given."},
-                "replacements": INTEGER,
-                "bytes_before": INTEGER,
-                "bytes_after": INTEGER,
+                "replacements": fields.INTEGER,
+                "bytes_before": fields.INTEGER,
+                "bytes_after": fields.INTEGER,
                 "version": {"type": "string", "description": "sha256 of the bytes written."},
             }
         ),
@@ -387,29 +364,31 @@ EDIT_FILE_DEV: Final = Tool(
 )
 
 
-class InsertArguments(ArgumentType):
-    path: str = needed_text("File to edit, relative to the workspace root.")
-    insert_line: int = needed_integer("Insert after this line; 0 is the beginning of the file.")
-    insert_text: str = needed_text("The text to insert, as whole lines.", is_content=True)
-    if_version: str | None = optional_text(IF_VERSION)
+class InsertArguments(fields.ArgumentType):
+    path: str = fields.needed_text("File to edit, relative to the workspace root.")
+    insert_line: int = fields.needed_integer(
+        "Insert after this line; 0 is the beginning of the file."
+    )
+    insert_text: str = fields.needed_text("The text to insert, as whole lines.", is_content=True)
+    if_version: str | None = fields.optional_text(IF_VERSION)
 
 
-class PatchArguments(ArgumentType):
-    path: str = needed_text("File to edit, relative to the workspace root.")
-    diff: str = needed_text("The hunks for this file, as a V4A diff.", is_content=True)
-    if_version: str | None = optional_text(IF_VERSION)
+class PatchArguments(fields.ArgumentType):
+    path: str = fields.needed_text("File to edit, relative to the workspace root.")
+    diff: str = fields.needed_text("The hunks for this file, as a V4A diff.", is_content=True)
+    if_version: str | None = fields.optional_text(IF_VERSION)
 
 
 class InsertText(_EditsOneFile):
     def resolve(self, arguments: InsertArguments, ports: Ports) -> EditPlan:
-        text = require_content(arguments.insert_text, "insert_text")
+        text = edit.require_content(arguments.insert_text, "insert_text")
         make = partial(Insertion, given=text, after=arguments.insert_line)
         return self.plan(arguments, ports, make)
 
 
 class PatchFile(_EditsOneFile):
     def resolve(self, arguments: PatchArguments, ports: Ports) -> EditPlan:
-        diff = require_content(arguments.diff, "diff")
+        diff = edit.require_content(arguments.diff, "diff")
         return self.plan(arguments, ports, partial(Patch, given=diff))
 
 

@@ -23,16 +23,7 @@ from paddock.sandbox.values import (
     ShellLine,
 )
 from paddock.text.show import quote
-from paddock.tools.arguments import (
-    ArgumentType,
-    clamped_integer,
-    content_text,
-    filled_text,
-    flag,
-    needed_text,
-    optional_text,
-    text_map,
-)
+from paddock.tools import arguments as fields
 from paddock.tools.outcome import SHELL_SCHEMA, shell_output
 from paddock.tools.spec import (
     Effects,
@@ -59,49 +50,51 @@ _DRY_RUN: Final = (
 )
 
 
-class ShellArguments(ArgumentType):
-    command: str = needed_text(_COMMAND)
-    timeout: int = clamped_integer(
+class ShellArguments(fields.ArgumentType):
+    command: str = fields.needed_text(_COMMAND)
+    timeout: int = fields.clamped_integer(
         f"{_TIMEOUT} Policy may set another maximum.",
         limits.shell_timeout_default_s,
         minimum=1,
         limit="shell_timeout_s",
     )
-    cwd: str = filled_text(_CWD, ".")
-    dry_run: bool = flag(_DRY_RUN, default=False)
-    stdin: str = content_text("Text for the command's standard input.")
-    env: Mapping[str, str] | None = text_map(
+    cwd: str = fields.filled_text(_CWD, ".")
+    dry_run: bool = fields.flag(_DRY_RUN, default=False)
+    stdin: str = fields.content_text("Text for the command's standard input.")
+    env: Mapping[str, str] | None = fields.text_map(
         "Additional environment variables for the command; policy limits which may be set."
     )
-    session: str | None = optional_text(
+    session: str | None = fields.optional_text(
         "Session name. The command continues from the session's last command: same directory, "
         "variables, functions and options. Commands of a session share /tmp and loopback."
     )
-    reset: bool = flag(
+    reset: bool = fields.flag(
         "Start the session from scratch and stop its background commands.", default=False
     )
-    background: bool = flag(
+    background: bool = fields.flag(
         "Start the command and return at once; use shell_output, shell_input, shell_sync and "
         "shell_stop with it. It runs until it ends or is stopped, without timeout; then its "
         "changes are brought in.",
         default=False,
     )
-    tty: bool = flag("With background: give it a terminal (TERM=xterm-256color).", default=False)
-    columns: int = clamped_integer("Width of the terminal.", 80, minimum=20, maximum=500)
-    rows: int = clamped_integer("Height of the terminal.", 24, minimum=5, maximum=200)
+    tty: bool = fields.flag(
+        "With background: give it a terminal (TERM=xterm-256color).", default=False
+    )
+    columns: int = fields.clamped_integer("Width of the terminal.", 80, minimum=20, maximum=500)
+    rows: int = fields.clamped_integer("Height of the terminal.", 24, minimum=5, maximum=200)
 
 
-class ShellDevArguments(ArgumentType):
-    command: str = needed_text(_COMMAND)
-    timeout: int = clamped_integer(
+class ShellDevArguments(fields.ArgumentType):
+    command: str = fields.needed_text(_COMMAND)
+    timeout: int = fields.clamped_integer(
         _TIMEOUT,
         _DEV_TIMEOUT_DEFAULT_S,
         minimum=1,
         maximum=limits.shell_dev_timeout_s,
         limit="shell_timeout_s",
     )
-    cwd: str = filled_text(_CWD, ".")
-    dry_run: bool = flag(_DRY_RUN, default=False)
+    cwd: str = fields.filled_text(_CWD, ".")
+    dry_run: bool = fields.flag(_DRY_RUN, default=False)
 
 
 class ShellPlan(Struct, frozen=True):

@@ -9,16 +9,7 @@ from msgspec.structs import replace
 from paddock import errors, limits
 from paddock.pattern import lazy_pattern
 from paddock.text.show import escape_notices, number_line, quote, text_of
-from paddock.tools.arguments import (
-    BOOLEAN,
-    INTEGER,
-    WORKSPACE_FAILURE,
-    ArgumentType,
-    needed_text,
-    optional_integer,
-    result_schema,
-    workspace_schema,
-)
+from paddock.tools import arguments as fields
 from paddock.tools.spec import (
     READS,
     Ports,
@@ -91,12 +82,12 @@ DIRECTORY: Final = "directory"  # in place of a version, which directories do no
 _NUMBER_BYTES: Final = 8
 
 
-class ViewArguments(ArgumentType):
-    path: str = needed_text("File or directory to show, relative to the workspace root.")
-    offset: int | None = optional_integer(
+class ViewArguments(fields.ArgumentType):
+    path: str = fields.needed_text("File or directory to show, relative to the workspace root.")
+    offset: int | None = fields.optional_integer(
         "First line (or directory entry) to show, counted from 1.", None, minimum=1
     )
-    limit: int | None = optional_integer(
+    limit: int | None = fields.optional_integer(
         "Maximum number of lines (or directory entries) to show.", None, minimum=1
     )
 
@@ -195,17 +186,17 @@ VIEW: Final = Tool(
         toolset="workspace",
         arguments=ViewArguments,
         effects=READS,
-        output_schema=workspace_schema(
+        output_schema=fields.workspace_schema(
             ["viewed"],
             {
                 "content_snippet": {"type": "string", "description": "The numbered lines."},
-                "lines_total": INTEGER,
-                "entries_total": INTEGER,
-                "truncated": BOOLEAN,
+                "lines_total": fields.INTEGER,
+                "entries_total": fields.INTEGER,
+                "truncated": fields.BOOLEAN,
                 "version": {"type": "string", "description": "sha256 of the whole file's bytes."},
             },
         ),
-        failure_details=WORKSPACE_FAILURE,
+        failure_details=fields.WORKSPACE_FAILURE,
     ),
     View(),
 )
@@ -252,10 +243,14 @@ NOTICE: Final = "[paddock: "
 _LOOKS_LIKE_NOTICE: Final = lazy_pattern(r"\[(?=paddock:)", re.IGNORECASE)
 
 
-class ReadFileArguments(ArgumentType):
-    path: str = needed_text("File to read, relative to the workspace root.")
-    offset: int | None = optional_integer("First line to return, counted from 1.", None, minimum=1)
-    limit: int | None = optional_integer("Maximum number of lines to return.", None, minimum=1)
+class ReadFileArguments(fields.ArgumentType):
+    path: str = fields.needed_text("File to read, relative to the workspace root.")
+    offset: int | None = fields.optional_integer(
+        "First line to return, counted from 1.", None, minimum=1
+    )
+    limit: int | None = fields.optional_integer(
+        "Maximum number of lines to return.", None, minimum=1
+    )
 
 
 class ReadFile(_Viewing):
@@ -318,10 +313,10 @@ READ_FILE: Final = Tool(
         toolset="core",
         arguments=ReadFileArguments,
         effects=READS,
-        output_schema=result_schema(
+        output_schema=fields.result_schema(
             {
                 "path": {"type": "string", "description": "The path as it was given."},
-                "lines_total": INTEGER,
+                "lines_total": fields.INTEGER,
                 "truncated": {"type": "boolean", "description": "True if the file has more lines."},
                 "version": {"type": "string", "description": "sha256 of all bytes of the file."},
             }

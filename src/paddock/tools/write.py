@@ -9,18 +9,7 @@ from paddock import errors, limits
 from paddock.text.changes import unified_diff
 from paddock.text.edit import require_content, snippet_of_head
 from paddock.text.show import name_notices, quote, show_name
-from paddock.tools.arguments import (
-    INTEGER,
-    WORKSPACE_FAILURE,
-    ArgumentType,
-    flag,
-    needed_text,
-    optional_text,
-    plain_text,
-    result_schema,
-    workspace_schema,
-    written_schema,
-)
+from paddock.tools import arguments as fields
 from paddock.tools.effects import (
     ABSENT,
     IF_VERSION,
@@ -45,8 +34,8 @@ from paddock.tools.spec import (
 )
 from paddock.values.decisions import Action
 from paddock.workspace import EntryPath, EntryVersion, Workspace, WritePath, version_of
+from paddock.workspace.changes import Absent, AtVersion
 from paddock.workspace.single_change import (
-    Expected,
     SingleReceipt,
     delete_entry,
     entry_version,
@@ -79,32 +68,23 @@ class WritesWholeFile:
         self, plan: WholeFilePlan, ports: Ports, *, create_parents: bool = True
     ) -> SingleReceipt:
         """Raises: ToolError: the old content is unchanged. FileChangedError has a diff."""
-        expected, version = Expected.AS_RESOLVED, plan.if_version
-        if version == ABSENT:
-            expected, version = Expected.ABSENT, None
-        elif version is None:
-            # Two concurrent writers of one path both succeed, one after the other.
-            expected = Expected.ANYTHING
-        with explaining_change(plan.if_version, plan.path.real, ports):
+        version = plan.if_version
+        # None: two concurrent writers of one path both succeed, one after the other.
+        old = None if version is None else Absent() if version == ABSENT else AtVersion(version)
+        workspace, path, content = ports.workspace, plan.path, plan.content
+        with explaining_change(version, path.real, ports):
             try:
-                return write_file(
-                    ports.workspace,
-                    plan.path,
-                    plan.content,
-                    if_version=version,
-                    expected=expected,
-                    create_parents=create_parents,
-                )
+                return write_file(workspace, path, content, old=old, create_parents=create_parents)
             except errors.PathExistsError:
-                if expected is not Expected.ABSENT:
+                if version != ABSENT:
                     raise
-                raise refusal_of_presence(plan.path, ports) from None
+                raise refusal_of_presence(path, ports) from None
 
 
-class CreateFileArguments(ArgumentType):
-    path: str = needed_text("File to write, relative to the workspace root.")
-    content: str = plain_text("The whole text of the file.", is_content=True)
-    if_version: str | None = optional_text(IF_VERSION_OR_ABSENT)
+class CreateFileArguments(fields.ArgumentType):
+    path: str = fields.needed_text("File to write, relative to the workspace root.")
+    content: str = fields.plain_text("The whole text of the file.", is_content=True)
+    if_version: str | None = fields.optional_text(IF_VERSION_OR_ABSENT)
 
 
 class CreateFile(WritesWholeFile):
@@ -160,18 +140,18 @@ CREATE_FILE: Final = Tool(
         toolset="workspace",
         arguments=CreateFileArguments,
         effects=Effects(reads_only=False, is_destructive=True, is_idempotent=True),
-        output_schema=written_schema(["created", "overwritten"]),
-        failure_details=WORKSPACE_FAILURE,
+        output_schema=fields.written_schema(["created", "overwritten"]),
+        failure_details=fields.WORKSPACE_FAILURE,
     ),
     CreateFile(),
 )
 
 
-class WriteFileDevArguments(ArgumentType):
-    path: str = needed_text("File to write, relative to the workspace root.")
-    content: str = plain_text("The whole text of the file.", is_content=True)
-    create_dirs: bool = flag("Create missing parent directories.", default=False)
-    if_version: str | None = optional_text(IF_VERSION_OR_ABSENT)
+class WriteFileDevArguments(fields.ArgumentType):
+    path: str = fields.needed_text("File to write, relative to the workspace root.")
+    content: str = fields.plain_text("The whole text of the file.", is_content=True)
+    create_dirs: bool = fields.flag("Create missing parent directories.", default=False)
+    if_version: str | None = fields.optional_text(IF_VERSION_OR_ABSENT)
 
 
 class WriteFileDev(WritesWholeFile):
@@ -214,7 +194,7 @@ WRITE_FILE_DEV: Final = Tool(
         toolset="development",
         arguments=WriteFileDevArguments,
         effects=Effects(reads_only=False, is_destructive=True, is_idempotent=True),
-        output_schema=result_schema(
+        output_schema=fields.result_schema(
             {
                 "path": {"type": "string", "description": "The path as it was given."},
                 "bytes_written": {"type": "integer", "description": "UTF-8 bytes."},
@@ -235,11 +215,11 @@ _NAME_BYTES_MAX: Final = (
 )
 
 
-class WriteOutputArguments(ArgumentType):
-    name: str = needed_text(
+class WriteOutputArguments(fields.ArgumentType):
+    name: str = fields.needed_text(
         "File name without directory and without .md; if it is taken, a number is added."
     )
-    content: str = plain_text("The whole text of the file.", is_content=True)
+    content: str = fields.plain_text("The whole text of the file.", is_content=True)
 
 
 class WriteOutputPlan(Struct, frozen=True):
@@ -328,7 +308,7 @@ def _write_new(workspace: Workspace, path: str, content: bytes) -> SingleReceipt
     # Not resolve_write, which would follow a symlink created meanwhile.
     place = WritePath(entry.path, entry.path, exists=False)
     try:
-        return write_file(workspace, place, content, expected=Expected.ABSENT)
+        return write_file(workspace, place, content, old=Absent())
     except errors.PathExistsError:
         return None
 
@@ -353,10 +333,10 @@ WRITE_OUTPUT: Final = Tool(
         toolset="output",
         arguments=WriteOutputArguments,
         effects=Effects(reads_only=False),
-        output_schema=result_schema(
+        output_schema=fields.result_schema(
             {
                 "path": {"type": "string", "description": "Relative to the workspace root."},
-                "bytes_written": INTEGER,
+                "bytes_written": fields.INTEGER,
                 "version": {"type": "string", "description": "sha256 of the bytes written."},
             }
         ),
@@ -397,10 +377,10 @@ class _ChangesEntry:
         return ToolOutput(said, details, (change_of_doing(receipt.doing),))
 
 
-class MoveFileArguments(ArgumentType):
-    path: str = needed_text("Path to move, relative to the workspace root.")
-    to: str = needed_text("New path, relative to the workspace root; it must not exist.")
-    if_version: str | None = optional_text(IF_VERSION)
+class MoveFileArguments(fields.ArgumentType):
+    path: str = fields.needed_text("Path to move, relative to the workspace root.")
+    to: str = fields.needed_text("New path, relative to the workspace root; it must not exist.")
+    if_version: str | None = fields.optional_text(IF_VERSION)
 
 
 def _disclosing_actions(entry: EntryPath, to: WritePath, ports: Ports) -> tuple[Action, ...]:
@@ -437,16 +417,16 @@ MOVE_FILE: Final = Tool(
         toolset="workspace",
         arguments=MoveFileArguments,
         effects=Effects(reads_only=False, is_destructive=True),
-        output_schema=workspace_schema(["moved"], {"to": {"type": "string"}}),
-        failure_details=WORKSPACE_FAILURE,
+        output_schema=fields.workspace_schema(["moved"], {"to": {"type": "string"}}),
+        failure_details=fields.WORKSPACE_FAILURE,
     ),
     MoveFile(),
 )
 
 
-class DeleteFileArguments(ArgumentType):
-    path: str = needed_text("Path to delete, relative to the workspace root.")
-    if_version: str | None = optional_text(IF_VERSION)
+class DeleteFileArguments(fields.ArgumentType):
+    path: str = fields.needed_text("Path to delete, relative to the workspace root.")
+    if_version: str | None = fields.optional_text(IF_VERSION)
 
 
 class DeleteFile(_ChangesEntry):
@@ -466,8 +446,8 @@ DELETE_FILE: Final = Tool(
         toolset="workspace",
         arguments=DeleteFileArguments,
         effects=Effects(reads_only=False, is_destructive=True),
-        output_schema=workspace_schema(["deleted"], {}),
-        failure_details=WORKSPACE_FAILURE,
+        output_schema=fields.workspace_schema(["deleted"], {}),
+        failure_details=fields.WORKSPACE_FAILURE,
     ),
     DeleteFile(),
 )

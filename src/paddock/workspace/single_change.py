@@ -13,7 +13,6 @@ only while it is empty, because policy judged only its name.
 import os
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from enum import Enum
 from functools import partial
 from typing import Final, Protocol, TypeAlias
 
@@ -28,7 +27,7 @@ from paddock.storage.journal import SwapStep
 from paddock.storage.notes import Doing
 from paddock.text.show import quote
 from paddock.workspace import metadata
-from paddock.workspace.changes import EntryState, held_file, mode_of, state_at
+from paddock.workspace.changes import Absent, AtVersion, EntryState, held_file, mode_of, state_at
 from paddock.workspace.exchange import BoundSwap, mark_of
 from paddock.workspace.failures import NOT_A_FILE_HINT, changed, converting
 from paddock.workspace.metadata import FileStatus
@@ -42,14 +41,6 @@ _Act: TypeAlias = Callable[[], object]
 _Wanted: TypeAlias = str | EntryVersion | None
 _ROOT_HINT: Final = "name an entry in it"
 DIRECTORY_VERSION: Final = "directory"  # only empty directories are changed
-
-
-class Expected(Enum):
-    """The old state that a writer expects, checked under the lock. ANYTHING: a file or none."""
-
-    AS_RESOLVED = "as resolved"
-    ABSENT = "absent"
-    ANYTHING = "anything"
 
 
 class Edit(Protocol):
@@ -68,13 +59,13 @@ def write_file(
     path: WritePath,
     content: bytes,
     *,
-    if_version: str | None = None,
-    expected: Expected = Expected.AS_RESOLVED,
+    old: Absent | AtVersion | None = None,
     create_parents: bool = True,
 ) -> SingleReceipt:
-    # Raises: FileChangedError: not at `if_version`, or changed since it was resolved or read;
-    # PathExistsError: expected absent; ReadOnlyPathError; StorageFullError; PathError: another
-    # kind of entry there or on the way, or locked for over limits.path_lock_timeout_s.
+    # `old` is checked under the lock; None: a file or none. Raises: FileChangedError: not at that
+    # version, or changed since it was read; PathExistsError: not absent; ReadOnlyPathError;
+    # StorageFullError; PathError: another kind of entry there or on the way, or locked for over
+    # limits.path_lock_timeout_s.
     target = path.real
     if target.is_root:
         raise errors.PathNotAFileError("the workspace root is a directory", hint=NOT_A_FILE_HINT)
@@ -84,14 +75,21 @@ def write_file(
     ):
         place = _Place(workspace, target, dir_fd)
         before = place.status()
-        _require_expected(path, before, if_version, expected)
+        wanted = old.version if isinstance(old, AtVersion) else None
         doing = Doing(target.relative, "created", made=made)
         if before is None:
-            return _create(place, content, doing, expected)
+            if wanted is not None:
+                raise errors.FileChangedError(
+                    f"{target.shown} is not at version {quote(wanted)}: it does not exist",
+                    hint="leave if_version out to create it",
+                )
+            return _create(place, content, doing, is_exclusive=isinstance(old, Absent))
+        if isinstance(old, Absent):
+            raise errors.PathExistsError(f"{target.shown} already exists", hint="use another path")
         with _old_file(place, before) as old_fd:
             require_versionable(target, before)
             version = digest_of_file(old_fd, before.size_bytes)
-            _require_at(target, if_version, EntryVersion(EntryKind.FILE, version))
+            _require_at(target, wanted, EntryVersion(EntryKind.FILE, version))
             doing = replace(doing, kind="overwritten", before=version)
             return _replace(place, before, old_fd, (content,), doing)
 
@@ -196,21 +194,6 @@ class _Place(Struct, frozen=True):
                     f"directory {self.path.shown} is not empty",
                     hint="move or delete what it holds first",
                 )
-
-
-def _require_expected(
-    path: WritePath, before: FileStatus | None, if_version: str | None, expected: Expected
-) -> None:
-    name = path.real.shown
-    if before is not None and expected is Expected.ABSENT:
-        raise errors.PathExistsError(f"{name} already exists", hint="use another path")
-    if before is None and if_version is not None:
-        raise errors.FileChangedError(
-            f"{name} is not at version {quote(if_version)}: it does not exist",
-            hint="leave if_version out to create it",
-        )
-    if expected is Expected.AS_RESOLVED and path.exists != (before is not None):
-        raise changed(path.real)
 
 
 def _require_at(path: WorkspacePath, wanted: _Wanted, found: EntryVersion) -> None:
@@ -371,7 +354,7 @@ def _perform(workspace: Workspace, kept: Kept, do: _Act, undo: _Act, *synced: in
         raise
 
 
-def _create(place: _Place, content: bytes, doing: Doing, expected: Expected) -> SingleReceipt:
+def _create(place: _Place, content: bytes, doing: Doing, *, is_exclusive: bool) -> SingleReceipt:
     workspace, doing = place.workspace, replace(doing, after=version_of(content))
     with _drafted(place, (content,)) as draft:
 
@@ -385,7 +368,7 @@ def _create(place: _Place, content: bytes, doing: Doing, expected: Expected) -> 
             appear = partial(_name, place, draft, place.path.name)
             _perform(workspace, kept, appear, vanish, place.dir_fd)
         except FileExistsError as failure:
-            if expected is Expected.ABSENT:
+            if is_exclusive:
                 raise
             raise changed(place.path) from failure
     return SingleReceipt(doing, bytes_written=len(content))

@@ -8,7 +8,7 @@ from paddock.storage.notes import CallMark, read_notes
 from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
 from paddock.workspace.listing import list_directory
-from paddock.workspace.single_change import Expected, delete_entry, write_file
+from paddock.workspace.single_change import delete_entry, write_file
 from tests.support.stores import NoSyncDisk, objects_in
 
 MARK = CallMark("CALL-1", "create_file", "main", "SES-1")
@@ -33,7 +33,6 @@ class Kept:
                 self.workspace,
                 self.workspace.resolve_write(path),
                 content,
-                expected=Expected.ANYTHING,
             )
         self.history.recorded(running)
 
@@ -86,8 +85,8 @@ def test_the_notes_of_a_recorded_call_are_over_and_those_of_others_are_not(kept)
 
 def test_what_no_call_does_is_kept_and_leaves_no_note(kept):
     path = kept.workspace.resolve_write("a")
-    write_file(kept.workspace, path, b"one", expected=Expected.ANYTHING)
-    write_file(kept.workspace, path, b"two", expected=Expected.ANYTHING)
+    write_file(kept.workspace, path, b"one")
+    write_file(kept.workspace, path, b"two")
     assert kept.history.store.read(digest_of(b"one")) == b"one"
     assert read_notes(kept.history.store) == ()
 

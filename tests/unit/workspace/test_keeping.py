@@ -10,9 +10,9 @@ from msgspec import Struct, field
 from paddock.errors import FileChangedError, HostError, PaddockError, StorageFullError
 from paddock.storage.notes import Doing
 from paddock.workspace import Workspace
+from paddock.workspace.changes import AtVersion
 from paddock.workspace.read import Pieces, version_of
 from paddock.workspace.single_change import (
-    Expected,
     delete_entry,
     edit_file,
     move_entry,
@@ -82,7 +82,7 @@ class Act(Struct, dict=True):
 
 
 def write(workspace, path, content=b"new"):
-    return write_file(workspace, workspace.resolve_write(path), content, expected=Expected.ANYTHING)
+    return write_file(workspace, workspace.resolve_write(path), content)
 
 
 LINK = b"nowhere\xff"
@@ -227,7 +227,9 @@ def test_what_turns_out_not_to_be_kept_is_put_back(workspace, keeper, root, act)
 
 def test_a_refused_write_hands_nothing_over(workspace, keeper, root):
     with pytest.raises(FileChangedError):
-        write_file(workspace, workspace.resolve_write("dir/old"), b"x", if_version="sha256:other")
+        write_file(
+            workspace, workspace.resolve_write("dir/old"), b"x", old=AtVersion("sha256:other")
+        )
     with pytest.raises(PaddockError):
         delete_entry(workspace, workspace.resolve_entry("dir"))
     assert keeper.given == []

@@ -18,7 +18,7 @@ from paddock.workspace import Workspace
 from paddock.workspace.apply import Recovered, RecoveredSet, commit_changes, recover
 from paddock.workspace.changes import Absent, MakeDirectory, RemoveDirectory, RemoveFile, WriteFile
 from paddock.workspace.paths import unchecked_path as at
-from paddock.workspace.single_change import Expected, delete_entry, write_file
+from paddock.workspace.single_change import delete_entry, write_file
 from paddock.workspace.workspace import detect_resolution
 from tests.support.changes import (
     File,
@@ -124,7 +124,7 @@ class Keeper(Struct, dict=True):
 
 SIZES = [pytest.param(11, id="copied"), pytest.param(9000, id="held")]
 ACTS = {
-    "written": lambda w: write_file(w, w.resolve_write("a"), b"n", expected=Expected.ANYTHING),
+    "written": lambda w: write_file(w, w.resolve_write("a"), b"n"),
     "deleted": lambda w: delete_entry(w, w.resolve_entry("a")),
 }
 

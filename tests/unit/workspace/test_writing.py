@@ -20,9 +20,10 @@ from paddock.errors import (
 )
 from paddock.storage.notes import Doing
 from paddock.workspace import Workspace
+from paddock.workspace.changes import Absent, AtVersion
 from paddock.workspace.paths import unchecked_path
 from paddock.workspace.read import Pieces
-from paddock.workspace.single_change import Expected, SingleReceipt, edit_file, write_file
+from paddock.workspace.single_change import SingleReceipt, edit_file, write_file
 from tests.support.disks import DISKS, tree
 
 p = unchecked_path
@@ -148,7 +149,7 @@ def test_a_file_over_the_limit_is_not_edited(filled):
 def test_a_version_that_holds_is_accepted_and_one_that_does_not_is_refused(filled):
     path = filled.workspace.resolve_write("dir/file")
     acts = (
-        lambda tag: write_file(filled.workspace, path, NEW, if_version=tag),
+        lambda tag: write_file(filled.workspace, path, NEW, old=AtVersion(tag)),
         lambda tag: edit_file(filled.workspace, path, To(NEW), if_version=tag),
     )
     for act in acts:
@@ -162,37 +163,21 @@ def test_a_version_that_holds_is_accepted_and_one_that_does_not_is_refused(fille
 
 def test_a_version_of_a_missing_file_holds_never_and_leaves_no_directories(filled):
     with pytest.raises(FileChangedError, match="does not exist"):
-        write(filled, "new/file", if_version=version(OLD))
+        write(filled, "new/file", old=AtVersion(version(OLD)))
     assert "new" not in tree(filled.root)
 
 
-def test_a_file_that_appeared_since_it_was_resolved_is_not_overwritten(filled):
-    path = filled.workspace.resolve_write("appears")
-    (filled.root / "appears").write_bytes(b"theirs")
-    with pytest.raises(FileChangedError):
-        write_file(filled.workspace, path, NEW)
-    assert tree(filled.root)["appears"] == b"theirs"
-
-
-def test_a_file_that_went_away_since_it_was_resolved_is_not_made_anew(filled):
-    path = filled.workspace.resolve_write("dir/file")
-    (filled.root / "dir/file").unlink()
-    with pytest.raises(FileChangedError):
-        write_file(filled.workspace, path, NEW)
-    assert "dir/file" not in tree(filled.root)
-
-
 def test_exclusive_creation_refuses_whatever_is_there(filled):
-    assert write(filled, "fresh", expected=Expected.ABSENT).doing.kind == "created"
+    assert write(filled, "fresh", old=Absent()).doing.kind == "created"
     for name in ("fresh", "dir/file"):
         before = tree(filled.root)
         with pytest.raises(PathExistsError):
-            write(filled, name, b"other", expected=Expected.ABSENT)
+            write(filled, name, b"other", old=Absent())
         assert tree(filled.root) == before
     path = filled.workspace.resolve_write("races")
     (filled.root / "races").write_bytes(b"theirs")
     with pytest.raises(PathExistsError):
-        write_file(filled.workspace, path, NEW, expected=Expected.ABSENT)
+        write_file(filled.workspace, path, NEW, old=Absent())
     assert tree(filled.root)["races"] == b"theirs"
 
 

@@ -1,14 +1,20 @@
-"""Resolve what a call is judged by: project, agent, compiled tables, and a command parser."""
+"""Resolve what a call is judged by: project, agent, compiled tables, and a command parser.
 
+The tables are also written as the image for the fast path, with the state of every file they depend
+on. No image is written for a policy that the fast path could not decide exactly as the full path.
+"""
+
+import marshal  # noqa: TID251 - sealed with a key before it is read again
 import os
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from string import ascii_letters, digits
 from typing import Final
 
-from paddock.apps.hook.confinement import why_client_cannot, why_host_cannot
-from paddock.apps.hook.lean.engine import HookContext
+from paddock.apps.hook.confinement import BOOT, cache_files, why_client_cannot, why_host_cannot
+from paddock.apps.hook.lean import image
 from paddock.apps.hook.lean.judge import (
     GUARD,
     PARANOID,
@@ -18,7 +24,8 @@ from paddock.apps.hook.lean.judge import (
     Rule,
     relative,
 )
-from paddock.apps.hook.lean.request import HookEvent, start_of
+from paddock.apps.hook.lean.request import DeclinedError, HookEvent, start_of
+from paddock.apps.hook.settings.claude import settings_files
 from paddock.apps.hook.unconfined import read_targets
 from paddock.assembly.agents import note_agents
 from paddock.assembly.project import (
@@ -29,8 +36,18 @@ from paddock.assembly.project import (
     planned_default_chain,
 )
 from paddock.assembly.project_open import open_project
+from paddock.errors import ConfigError
+from paddock.ledger.tail import LedgerPaths
 from paddock.plane.clients import CLAUDE, CODEX, find_served
+from paddock.plane.discover import (
+    POLICY_MARKERS,
+    PROJECT_MARKERS,
+    bare_planes_below,
+    registry_directory,
+)
 from paddock.plane.environment import read_environment, real_path
+from paddock.plane.layout import LedgerName, PlaneLayout
+from paddock.plane.trust import packages_path, trust_record_path
 from paddock.policy.commands import parse_line
 from paddock.policy.commands.programs import (
     CAUTIONS_BY_PROGRAM,
@@ -45,7 +62,7 @@ from paddock.policy.commands.words import program_name
 from paddock.policy.commands.writes import BY_OPTION, PROGRAMS
 from paddock.policy.compiled import ASK, CONFINE, DENY, NOTHING, RULE, SECRET
 from paddock.policy.decide import judge_for, shell_for
-from paddock.policy.engine import Writer
+from paddock.policy.engine import Policy, Writer
 from paddock.policy.pathset import (
     Comparison,
     PathList,
@@ -64,9 +81,18 @@ from paddock.policy.profiles import (
 )
 from paddock.policy.profiles import Finding as PolicyFinding
 from paddock.policy.rules import Profile, compile_rule
-from paddock.storage.atomic import make_directories
+from paddock.storage.atomic import create_file, make_directories, replace_file, require_private
 from paddock.values.calls import Json
-from paddock.values.decisions import Action, Agent, AgentChain, Outcome, RuleMatch
+from paddock.values.decisions import (
+    Action,
+    Agent,
+    AgentChain,
+    Outcome,
+    Permissions,
+    PlaneKind,
+    RuleMatch,
+    client_kind,
+)
 
 INTERPRETERS: Final = frozenset(
     {
@@ -78,9 +104,13 @@ INTERPRETERS: Final = frozenset(
 _PLAIN_WORD: Final = frozenset(f"{ascii_letters}{digits}._+/-")
 _LINE: Final = "hook.line"
 """The source of the hook's own questions about a line."""
+IMAGES_MAX: Final = 200
+"""The oldest images beyond this number are removed."""
+_LAUNCH: Final = Path(__file__).with_name("launch.py")
+_EVERYTHING: Final = Permissions()
 
 
-class FullContext(HookContext):
+class FullContext(image.HookContext):
     """A context with a parser for lines that are not plain, and each agent's permissions."""
 
     def __init__(
@@ -348,3 +378,128 @@ def default_also_write(client: str, variables: Mapping[str, str]) -> tuple[str, 
         f"{own}/projects/*/memory/**",
         f"{scratch.rstrip('/')}/claude-{os.geteuid()}/**",
     )
+
+
+def keep_image(context: FullContext, event: HookEvent, variables: Mapping[str, str]) -> None:
+    """Write the image for calls like this one. Raises: HostError, ConfigError."""
+    try:
+        homes = image.find_homes(variables)
+    except DeclinedError:
+        return
+    content = make_image(context, event.client, variables)
+    if content is None:
+        return
+    path = Path(image.image_path(homes, event, context.start, variables))
+    make_directories(path.parent)
+    require_private(path.parent)
+    key = _key(Path(image.key_path(homes)))
+    replace_file(path, image.FORMAT + image.seal(key, content) + content)
+    _prune(path.parent)
+
+
+def make_image(context: FullContext, client: str, variables: Mapping[str, str]) -> bytes | None:
+    """Return the tables and their dependencies; None if the fast path must not decide here."""
+    project = context.project
+    policy, default = project.policy, default_chain(project.agents)
+    is_plain = len(default) == 1 and _is_plain(policy, default)
+    if project.layout.kind is not PlaneKind.PROJECT or not is_plain:
+        return None
+    looked = _observe_dependencies(context)
+    # Listed after the observation, so that a plane registered in between invalidates the image.
+    below = bare_planes_below(project.root.path, project.environment)
+    if looked is None or below != policy.planes_below:
+        return None
+    named = [binding.name for binding in policy.settings.agents]
+    # None: an agent type that no configuration names.
+    chains: dict[str | None, AgentChain] = {"": default, None: client_kind(default, "child")}
+    chains |= {name: chain_of_type(project.agents, default, name) for name in named}
+    if not all(_is_plain(policy, chain) for chain in chains.values()):
+        return None
+    is_confined = not context.why_unconfined
+    ledger = LedgerPaths(str(project.layout.ledger_paths()[LedgerName.HO1M]))
+    status = os.stat(ledger.ledger)
+    return marshal.dumps(
+        {
+            **make_tables(project, client, variables, chains, is_confined=is_confined),
+            **line_tables(policy.settings.hook.outside),
+            "looked": looked,
+            "since": time.time(),
+            "declared": str(project.layout.agents),
+            "ledger": (ledger.ledger, ledger.folder, (status.st_dev, status.st_ino)),
+        }
+    )
+
+
+def _is_plain(policy: Policy, chain: AgentChain) -> bool:
+    if policy.overlays or policy.also_bound:
+        return False
+    known = frozenset(policy.profiles)
+    return all(agent.permissions == _EVERYTHING and agent.profile in known for agent in chain)
+
+
+def _observe_dependencies(context: FullContext) -> list[Json] | None:
+    """Observe again every file that determined the root, the plane, trust and the policy."""
+    project = context.project
+    layout, files, root = project.layout, project.files, project.root.path
+    start = Path(context.start)
+    real = Path(os.path.realpath(start))  # noqa: TID251 - where the project was found from
+    names = [start, *start.parents]
+    for directory in (real, *real.parents):
+        marker = PlaneLayout(directory, PlaneKind.BARE).admin_config
+        if image.observe(str(marker)) is not None:
+            return None
+        # Above the detected root only a policy file would establish another root.
+        markers = PROJECT_MARKERS if directory.is_relative_to(root) else POLICY_MARKERS
+        names += (directory, marker, *(directory / name for name in markers))
+    environment = project.environment
+    names += (
+        *(environment.paddock_home, environment.planes, environment.config_home),
+        *(environment.home, layout.root, layout.agents, layout.agent_directory("main")),
+        *(environment.trust, _LAUNCH),
+    )
+    watched = ("paddock.toml", "paddock.json", ".mcp.json", ".codex/config.toml")
+    contents = [*(root / name for name in watched), layout.record, layout.agent_file("main")]
+    contents.append(packages_path(project.root, environment))
+    if files.project is not None:
+        contents.append(trust_record_path(files.project.path, environment))
+    # Confinement depends on this boot, its preflight results and the client's own sandbox.
+    followed = [Path(BOOT), *cache_files(environment), environment.user_config]
+    followed += settings_files(root, environment.home, dict(environment.variables))
+    wanted = [
+        *((image.NAME, path) for path in names),
+        *((image.CONTENT, path) for path in contents),
+        *((image.FOLLOWED, path) for path in followed),
+        (image.LISTED, registry_directory(environment)),
+    ]
+    seen = dict.fromkeys((kind, str(path)) for kind, path in wanted)
+    return [(kind, path, image.observe(path, kind)) for kind, path in seen]
+
+
+def _key(path: Path) -> bytes:
+    make_directories(path.parent)
+    for _ in range(2):
+        try:
+            key = image.read_private(str(path), image.KEY_BYTES)
+        except DeclinedError:
+            create_file(path, os.urandom(image.KEY_BYTES), 0o600)
+        else:
+            if len(key) == image.KEY_BYTES:
+                return key
+            break
+    raise ConfigError(
+        "the key that seals the hook's images is unusable",
+        where=str(path),
+        hint="remove that file; the hook creates a new one",
+    )
+
+
+def _prune(directory: Path) -> None:
+    names = [name for name in os.listdir(directory) if name.endswith(".image")]
+    if len(names) <= IMAGES_MAX:
+        return
+    aged = sorted((os.lstat(directory / name).st_mtime_ns, name) for name in names)
+    for _, name in aged[: len(names) - IMAGES_MAX]:
+        try:
+            os.unlink(directory / name)
+        except FileNotFoundError:
+            continue

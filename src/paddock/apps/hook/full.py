@@ -10,38 +10,17 @@ from typing import Final, TypeVar, cast
 
 from msgspec import Struct
 
-from paddock import limits
-from paddock.apps.hook.context import FullContext, open_context
-from paddock.apps.hook.images import keep_image
-from paddock.apps.hook.lean import flow
+from paddock import errors, limits
+from paddock.apps.hook.context import FullContext, keep_image, open_context
+from paddock.apps.hook.lean import flow, request
 from paddock.apps.hook.lean.judge import LeanFinding, LeanVerdict
 from paddock.apps.hook.lean.records import LeanRecord, decision_record, today_here
-from paddock.apps.hook.lean.request import (
-    IGNORED_EVENTS,
-    PERMISSION_REQUEST,
-    PRE_TOOL_USE,
-    RECORDED_EVENTS,
-    TEXTS,
-    HookEvent,
-    ShapeError,
-    client_of,
-    parse_event,
-    parse_json,
-    start_of,
-)
 from paddock.apps.hook.tickets import CommandAsked, Tickets
 from paddock.assembly.ledgers import (
     HOOK_EVENT_PACE,
     HOOK_PACE,
     open_ledger,
     open_plane_ledger,
-)
-from paddock.errors import (
-    ConfigError,
-    InternalError,
-    InvalidArgumentsError,
-    PaddockError,
-    UsageError,
 )
 from paddock.ledger.append import Ledger
 from paddock.plane.clients import note_client
@@ -54,7 +33,7 @@ from paddock.text.show import show_name
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
 
-_DECIDED: Final = frozenset({PRE_TOOL_USE, PERMISSION_REQUEST})
+_DECIDED: Final = frozenset({request.PRE_TOOL_USE, request.PERMISSION_REQUEST})
 _UNASKED: Final = ("outcome", "rule", "source", "policy_digest")
 
 Result = TypeVar("Result")
@@ -75,52 +54,54 @@ def answer(given: HookInput) -> bytes:
 
 def answer_or_refuse(
     given: HookInput,
-    decide: Callable[[HookEvent, HookInput, str], Result],
-    refuse: Callable[[HookEvent | None, str, str], Result],
+    decide: Callable[[request.HookEvent, HookInput, str], Result],
+    refuse: Callable[[request.HookEvent | None, str, str], Result],
 ) -> Result:
     """Return the result of `decide`; on any error that of `refuse`, with the reason."""
-    event: HookEvent | None = None
+    event: request.HookEvent | None = None
     today = today_here()
     try:
         if len(given.data) > limits.hook_input_bytes_max:
-            raise ShapeError(f"the input has more than {limits.hook_input_bytes_max} bytes")
-        event = parse_event(given.data, given.client)
+            raise request.ShapeError(f"the input has more than {limits.hook_input_bytes_max} bytes")
+        event = request.parse_event(given.data, given.client)
         return decide(event, given, today)
     except Exception as error:  # Fail closed: every error is a refusal, not a traceback.
         return refuse(event, _record_refusal(event, given, *_describe(error)), today)
 
 
 def record_stop(given: HookInput) -> None:
-    _record_refusal(None, given, "the decision was stopped", InternalError.code)
+    _record_refusal(None, given, "the decision was stopped", errors.InternalError.code)
 
 
-def _record_refusal(event: HookEvent | None, given: HookInput, reason: str, code: str) -> str:
+def _record_refusal(
+    event: request.HookEvent | None, given: HookInput, reason: str, code: str
+) -> str:
     named = salvage_call(given.data, given.client) if event is None else event
     if not code or named is None or named.name not in _DECIDED:
         return reason
     try:
         record_refusal(named, reason, code, given.variables, given.directory)
     except Exception as fault:  # Fail closed: the call is refused, recorded or not.
-        what = fault.message if isinstance(fault, PaddockError) else type(fault).__name__
+        what = fault.message if isinstance(fault, errors.PaddockError) else type(fault).__name__
         return f"{reason}; this refusal could not be recorded: {what}"
     return reason
 
 
 def _describe(error: Exception) -> tuple[str, str]:
-    if isinstance(error, ShapeError):
-        return f"the call was not understood: {error}", InvalidArgumentsError.code
-    if not isinstance(error, PaddockError):
+    if isinstance(error, request.ShapeError):
+        return f"the call was not understood: {error}", errors.InvalidArgumentsError.code
+    if not isinstance(error, errors.PaddockError):
         said = f"the call cannot be judged: a defect of Paddock, {type(error).__name__}"
-        return said, InternalError.code
+        return said, errors.InternalError.code
     where = f" ({error.where})" if error.where else ""
     hint = f"; {error.hint}" if error.hint else ""
     # After a failure of the host or the ledger, recording the refusal would fail the same way.
-    code = error.code if isinstance(error, UsageError | ConfigError) else ""
+    code = error.code if isinstance(error, errors.UsageError | errors.ConfigError) else ""
     return f"the call cannot be judged: {error.message}{where}{hint}", code
 
 
-def _answer(event: HookEvent, given: HookInput, today: str) -> bytes:
-    if event.name in IGNORED_EVENTS:
+def _answer(event: request.HookEvent, given: HookInput, today: str) -> bytes:
+    if event.name in request.IGNORED_EVENTS:
         return b""
     context = open_context(event, given.variables, given.directory, today)
     note_client(read_environment(given.variables), event.client)
@@ -131,13 +112,13 @@ def _answer(event: HookEvent, given: HookInput, today: str) -> bytes:
         try:
             if given.keeps_image:
                 keep_image(context, event, given.variables)
-        except PaddockError as error:
+        except errors.PaddockError as error:
             sys.stderr.write(f"paddock hook: cannot write the policy image: {error.message}\n")
         try:
             said = flow.answer(event, context, event.cwd or given.directory, ports)
-        except ShapeError as problem:
+        except request.ShapeError as problem:
             reason = f"the call was not understood: {problem}"
-            code = InvalidArgumentsError.code
+            code = errors.InvalidArgumentsError.code
             ports.append(decision_record(event, _refused(reason, code), "deny", [], context.who))
             said = flow.refusal_for(event, reason, context.today)
         return _with_notices(said, notices)
@@ -181,12 +162,12 @@ def _refused(reason: str, code: str) -> LeanVerdict:
     return LeanVerdict(LeanFinding(DENY, NOTHING, reason, code=code), [], [])
 
 
-def salvage_call(data: bytes, client: str) -> HookEvent | None:
+def salvage_call(data: bytes, client: str) -> request.HookEvent | None:
     """Read the call from an invalid input, with its arguments only if the JSON is unambiguous."""
     is_plain = True
     try:
-        found = parse_json(data)
-    except ShapeError:
+        found = request.parse_json(data)
+    except request.ShapeError:
         is_plain = False
         try:
             found = json.JSONDecoder().raw_decode(data.decode().lstrip())[0]
@@ -196,11 +177,11 @@ def salvage_call(data: bytes, client: str) -> HookEvent | None:
         return None
     members = cast("dict[str, object]", found)
     event, tool = members.get("hook_event_name"), members.get("tool_name")
-    is_other = isinstance(event, str) and event in RECORDED_EVENTS - _DECIDED
+    is_other = isinstance(event, str) and event in request.RECORDED_EVENTS - _DECIDED
     if not isinstance(tool, str) or not tool or is_other:
         return None
-    texts = {name: said for name in TEXTS if isinstance(said := members.get(name), str)}
-    event = HookEvent(PRE_TOOL_USE, client_of(client, members), {**texts})
+    texts = {name: said for name in request.TEXTS if isinstance(said := members.get(name), str)}
+    event = request.HookEvent(request.PRE_TOOL_USE, request.client_of(client, members), {**texts})
     event.tool = tool
     given = members.get("tool_input")
     if is_plain and isinstance(given, dict):
@@ -211,14 +192,14 @@ def salvage_call(data: bytes, client: str) -> HookEvent | None:
 
 
 def record_refusal(
-    event: HookEvent, reason: str, code: str, variables: Mapping[str, str], directory: str
+    event: request.HookEvent, reason: str, code: str, variables: Mapping[str, str], directory: str
 ) -> None:
     """Record a call that is refused without a policy decision.
 
     Raises: UsageError, ConfigError, HostError, and the ledger's errors: damaged, busy, full.
     """
     environment = read_environment(variables)
-    start = start_of(event.client, event.cwd, variables, directory)
+    start = request.start_of(event.client, event.cwd, variables, directory)
     layout = open_plane(find_root(Path(start), environment), environment).layout
     # The agent and its profile are not resolved yet.
     who = (event.agent_type, list[Json](), "")

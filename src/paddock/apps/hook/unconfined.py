@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from paddock.apps.hook.lean.engine import is_bare_below
+from paddock.apps.hook.lean.image import is_bare_below
 from paddock.apps.hook.lean.judge import resolve_cd
 from paddock.apps.hook.lean.request import ShapeError, read_patch
 from paddock.pattern import lazy_pattern

@@ -3,8 +3,8 @@
     request     the request, result and time limit of a search
     grep        search contents for the first matches; also with counts of skipped files
     ripgrep     find, run and parse ripgrep       confirm     read proposed lines again
-    walk        walk files in byte order; search names
-    globs       compile search globs              ignore      apply .gitignore files
+    walk        walk files in byte order, by .gitignore; search names
+    globs       compile search globs
 Use `search_content`, `search_names` and `search_counted`. They are not imported here, so that
 other calls need not load the code that starts programs. Names need only the walk: for a few
 thousand files it is faster than starting a program.

@@ -20,16 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Final
 
-from msgspec import Struct
-
-from paddock import limits
-from paddock.errors import (
-    HostError,
-    InvalidPatternError,
-    PathNotAFileError,
-    PermissionDeniedError,
-    ToolError,
-)
+from paddock import errors, limits
 from paddock.pattern import lazy_pattern
 from paddock.storage.atomic import held_open
 from paddock.text.show import quote, show_name
@@ -42,6 +33,7 @@ from paddock.workspace.search.request import (
     ContentFound,
     FileLines,
     ShownPaths,
+    Skipped,
     Until,
     Wanted,
 )
@@ -71,22 +63,6 @@ _CLOCK_TICK_NS: Final = 20_000_000
 _FAILURE: Final = lazy_pattern(rb"rg: (?:\./)?(.+?): [^\n]*\(os error \d+\)", re.DOTALL)
 _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE})
 _FAILURES_CHECKED_MAX: Final = 20
-
-
-class Skipped(Struct, frozen=True):
-    """The number of skipped entries by reason; entries that may not be named do not count."""
-
-    by_name: int = 0
-    forbidden: int = 0
-    too_large: int = 0
-    binary: int = 0
-    unreadable: int = 0
-
-
-class CountedFound(Struct):
-    found: ContentFound
-    files_searched: int
-    skipped: Skipped
 
 
 def search_content(
@@ -131,7 +107,7 @@ def search_counted(
     wanted: Wanted,
     glob: SearchGlob,
     until: Until | None = None,
-) -> CountedFound:
+) -> ContentFound:
     """Search as `search_content` does, and count the files searched and skipped."""
     search = Search(workspace, shown, wanted, until or Until(), reads_past_nul=True)
     choice = _Choice(workspace, shown)
@@ -142,8 +118,9 @@ def search_counted(
         with converting(path, "list"):
             search.walk(path, WalkTerms(glob, SKIPPED_NAMES, honours_ignore=False), choice)
     search.check()
-    searched, skipped = choice.up_to(search.found)
-    return CountedFound(search.found, searched, skipped)
+    found = search.found
+    found.files_searched, found.skipped = choice.up_to(found)
+    return found
 
 
 def _is_file(workspace: Workspace, path: WorkspacePath) -> bool:
@@ -154,7 +131,7 @@ def _is_file(workspace: Workspace, path: WorkspacePath) -> bool:
     try:
         with workspace.open_file(path):
             return True
-    except PathNotAFileError:
+    except errors.PathNotAFileError:
         return False
 
 
@@ -199,9 +176,9 @@ class _Choice:
                     return "too_large"
                 start = file.read_start(limits.binary_probe_bytes)
                 return "binary" if binary_sign(start, file.size_bytes) else ""
-        except HostError:
+        except errors.HostError:
             raise
-        except ToolError:
+        except errors.ToolError:
             return "unreadable"
 
 
@@ -235,7 +212,7 @@ class Search:
     def require_viewable(self, path: WorkspacePath) -> None:
         """Raises: PermissionDeniedError: the file may not be viewed."""
         if not self._may_show(path.relative):
-            raise PermissionDeniedError(
+            raise errors.PermissionDeniedError(
                 f"{path.shown} may not be viewed",
                 hint="search elsewhere, or ask a person to change the policy",
             )
@@ -392,17 +369,17 @@ class Search:
             with self._workspace.open_file(unchecked_path(path)) as file:
                 start = file.read_start(limits.binary_probe_bytes)
                 return binary_sign(start, file.size_bytes) is BinarySign.NUL
-        except HostError:
+        except errors.HostError:
             raise
-        except (OSError, ToolError):
+        except (OSError, errors.ToolError):
             return False
 
     def _confirm(self, path: str, rows: list[bytes]) -> FileLines | None:
         try:
             file = self._workspace.open_file(unchecked_path(path))
-        except HostError:
+        except errors.HostError:
             raise
-        except ToolError:
+        except errors.ToolError:
             return None  # gone, swapped or unreadable: it has no rows
         with file:
             content = Content(file, self._until)
@@ -428,9 +405,9 @@ class Search:
         # Check the whole file: how far ripgrep read depends on the limit.
         return any(b"\0" in piece for piece in content.pieces(0)) or content.is_late
 
-    def _note_unreadable(self, errors: bytes, prefix: str) -> None:
+    def _note_unreadable(self, printed: bytes, prefix: str) -> None:
         """Note the files that ripgrep could not read, if the workspace cannot read them either."""
-        for found in itertools.islice(_FAILURE.finditer(errors), _FAILURES_CHECKED_MAX):
+        for found in itertools.islice(_FAILURE.finditer(printed), _FAILURES_CHECKED_MAX):
             path = prefix + os.fsdecode(found[1])
             if self._shown.is_shown(path) and self._is_unreadable(path):
                 self.remarks.unreadable.add(path)
@@ -465,27 +442,27 @@ def _batches(names: list[str]) -> Iterable[list[str]]:
 def _require_usable(pattern: str) -> None:
     size = len(pattern.encode())
     if size > limits.search_pattern_bytes_max:
-        raise InvalidPatternError(
+        raise errors.InvalidPatternError(
             f"the pattern has {size} bytes, over {limits.search_pattern_bytes_max}",
             where="pattern",
             hint="give a shorter one",
         )
     if "\0" in pattern:
-        raise InvalidPatternError(
+        raise errors.InvalidPatternError(
             f"the pattern {quote(pattern)} has a NUL character",
             where="pattern",
             hint="files with NUL bytes are binary and not searched",
         )
 
 
-def _invalid(wanted: Wanted, errors: bytes) -> InvalidPatternError:
-    said = errors.decode("utf-8", "replace").split("\n\n")[0].splitlines()
+def _invalid(wanted: Wanted, printed: bytes) -> errors.InvalidPatternError:
+    said = printed.decode("utf-8", "replace").split("\n\n")[0].splitlines()
     reasons = [line.removeprefix("rg: ").strip() for line in said]
     # The pattern itself, wrapped and underlined, precedes the reason.
     reason = next((line for line in reasons if line.startswith("error: ")), "")
     reason = reason.removeprefix("error: ") or (reasons[0] if reasons else "")
     cut = limits.message_value_chars_max
-    return InvalidPatternError(
+    return errors.InvalidPatternError(
         f"invalid regex: {quote(wanted.regex.pattern)}: {show_name(reason[:cut])}",
         where="pattern",
         hint=_hint(reason, wanted.literal_argument),

@@ -2,7 +2,7 @@
 
 import time
 from enum import Enum
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct, field
 
@@ -54,15 +54,6 @@ class Remarks(Struct):
     """Files with matches of ripgrep that cannot be confirmed."""
 
 
-class Line(NamedTuple):
-    """A line as the workspace read it, cut at `limits.search_row_bytes_max`."""
-
-    number: int
-    text: bytes
-    is_match: bool
-    is_cut: bool
-
-
 class FileLines(Struct, frozen=True):
     """The matches of a file and their context lines, each once, in order."""
 
@@ -77,13 +68,15 @@ class FileLines(Struct, frozen=True):
     def matches(self) -> int:
         return len(self.matching)
 
-    @property
-    def lines(self) -> tuple[Line, ...]:
-        cut, matching = limits.search_row_bytes_max, frozenset(self.matching)
-        return tuple(
-            Line(number, text[:cut].removesuffix(b"\r"), number in matching, len(text) > cut)
-            for number, text in zip(self.numbers, self.texts, strict=True)
-        )
+
+class Skipped(Struct, frozen=True):
+    """The number of skipped entries by reason; entries that may not be named do not count."""
+
+    by_name: int = 0
+    forbidden: int = 0
+    too_large: int = 0
+    binary: int = 0
+    unreadable: int = 0
 
 
 class ContentFound(Struct):
@@ -93,6 +86,9 @@ class ContentFound(Struct):
     matches: int = 0
     has_more: bool = False
     remarks: Remarks = field(default_factory=Remarks)
+    files_searched: int = 0
+    """Of a counted search, as is `skipped`."""
+    skipped: Skipped = Skipped()
 
 
 class NamesFound(Struct):

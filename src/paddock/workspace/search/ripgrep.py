@@ -61,7 +61,7 @@ _IGNORES: Final = (
     "--no-ignore-exclude",
     "--no-ignore-dot",
 )
-"""Only `.gitignore` counts, even without a repository; see `ignore`."""
+"""Only `.gitignore` counts, even without a repository; see `walk`."""
 
 _ESCAPES: Final = lazy_pattern(
     r"(\r|\\(?:r|x0[dD]|u000[dD]|U0000000[dD]|[xuU]\{0*[dD]\}))|\\.", re.DOTALL

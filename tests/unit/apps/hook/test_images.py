@@ -274,7 +274,7 @@ def test_another_environment_is_another_image(client: Client):
 
 def test_old_images_go_where_there_are_many(client: Client, monkeypatch: pytest.MonkeyPatch):
     image = prepared(client)
-    monkeypatch.setattr("paddock.apps.hook.images.IMAGES_MAX", 2)
+    monkeypatch.setattr("paddock.apps.hook.context.IMAGES_MAX", 2)
     for number in range(3):
         old = image.with_name(f"{number}.image")
         old.write_bytes(b"")

@@ -5,9 +5,8 @@ import pytest
 from paddock import limits
 from paddock.workspace.paths import ROOT
 from paddock.workspace.search.globs import EVERYTHING
-from paddock.workspace.search.ignore import IgnoreRules, compile_rules
 from paddock.workspace.search.request import Until
-from paddock.workspace.search.walk import SearchReach, Walk, WalkTerms
+from paddock.workspace.search.walk import IgnoreRules, SearchReach, Walk, WalkTerms, compile_rules
 
 
 def ignored(rules, names):

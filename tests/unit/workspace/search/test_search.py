@@ -12,7 +12,7 @@ from paddock.workspace.search import ripgrep
 from paddock.workspace.search.confirm import Content, confirmed
 from paddock.workspace.search.globs import compile_glob
 from paddock.workspace.search.grep import Search, search_content
-from paddock.workspace.search.request import Line, Regex, Until, Wanted
+from paddock.workspace.search.request import Regex, Until, Wanted
 from paddock.workspace.search.ripgrep import Child
 from paddock.workspace.search.walk import search_names
 from tests.support.shown import Shows
@@ -30,7 +30,7 @@ def stand(workspace, name, rows, context=0, most=10):
     """The lines that are shown of what ripgrep says that stands in a file."""
     with workspace.open_file(unchecked_path(name)) as file:
         lines, _ = confirmed(name, Content(file, Until()), rows, context, most)
-    return lines.lines
+    return [*zip(lines.numbers, lines.texts, strict=True)]
 
 
 def children_of_this_process():
@@ -56,8 +56,8 @@ def test_a_row_that_is_not_so_is_no_row(workspace, root, size):
         b"-1:three",
     ]
     for lie in lies:
-        assert stand(workspace, "a", [lie]) == (), lie
-    assert stand(workspace, "a", [b"2:needle", *lies]) == (Line(2, b"needle", True, False),)
+        assert stand(workspace, "a", [lie]) == [], lie
+    assert stand(workspace, "a", [b"2:needle", *lies]) == [(2, b"needle")]
 
 
 def test_a_row_of_a_file_that_is_gone_linked_or_special_is_no_row(
@@ -93,7 +93,7 @@ def test_a_row_of_a_file_that_is_gone_linked_or_special_is_no_row(
 def test_what_is_shown_are_the_bytes_that_stand_there(workspace, root):
     (root / "a").write_bytes(b"needle\r\nlast needle")
     lines = stand(workspace, "a", [b"1:needle\r", b"2:last needle"])
-    assert [line.text for line in lines] == [b"needle", b"last needle"]
+    assert lines == [(1, b"needle\r"), (2, b"last needle")]
 
 
 @pytest.mark.parametrize("size", [100, 2_000_000, 9_000_000])
@@ -103,7 +103,7 @@ def test_rows_and_context_are_the_same_in_small_and_in_large_files(workspace, ro
     found = search_content(workspace, Shows(), ROOT, wanted(context=2))
     number = size // 100 + 2
     (file,) = found.files
-    assert [(shown.number, shown.text[:9]) for shown in file.lines] == [
+    assert [(at, text[:9]) for at, text in zip(file.numbers, file.texts, strict=True)] == [
         (number - 2, b"x" * 9),
         (number - 1, b"before"),
         (number, b"needle"),
@@ -116,9 +116,7 @@ def test_lines_around_matches_that_are_near_each_other_are_told_once(workspace, 
         b"".join(b"%d%s\n" % (n, b" needle" * (n in (3, 5))) for n in range(9))
     )
     (file,) = search_content(workspace, Shows(), ROOT, wanted(context=2)).files
-    assert [(line.number, line.is_match) for line in file.lines] == [
-        (n, n in (4, 6)) for n in range(2, 9)
-    ]
+    assert (file.numbers, file.matching) == ([*range(2, 9)], [4, 6])
 
 
 def test_a_file_that_changes_meanwhile_is_named_and_shows_nothing_untrue(

@@ -3,7 +3,7 @@
     start, handler the process of one call; one event, decided here or left to the full path
     request        parse the event, and find the operations that the call would perform
     flow, judge    judge, record, then answer, in this order; wrap a command for the sandbox
-    image, engine  verify and query the compiled policy (paddock.policy.compiled)
+    image          verify and query the compiled policy (paddock.policy.compiled)
     records        ledger entries and shown warnings; paddock.ledger.tail appends entries
 
 Only modules built into the interpreter are imported (`posix`, `time`, `marshal`, `_json`,

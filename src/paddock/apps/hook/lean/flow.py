@@ -14,7 +14,7 @@ from _json import encode_basestring_ascii as text
 from _json import make_encoder
 
 from paddock.apps.hook.lean import records
-from paddock.apps.hook.lean.engine import CommandWrapper, HookContext
+from paddock.apps.hook.lean.image import CommandWrapper, HookContext
 from paddock.apps.hook.lean.judge import LeanVerdict, find_places, judge, relative
 from paddock.apps.hook.lean.request import (
     PERMISSION_REQUEST,

@@ -7,8 +7,13 @@ import posix
 import time
 
 from paddock.apps.hook.lean import flow
-from paddock.apps.hook.lean.engine import HookContext
-from paddock.apps.hook.lean.image import find_homes, image_path, key_path, load_image
+from paddock.apps.hook.lean.image import (
+    HookContext,
+    find_homes,
+    image_path,
+    key_path,
+    load_image,
+)
 from paddock.apps.hook.lean.records import (
     HOOK_EVENT,
     LeanRecord,

@@ -22,7 +22,7 @@ from paddock.policy.compiled import ALLOW, DENY, NOTHING, matches_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from paddock.apps.hook.lean.engine import HookContext
+    from paddock.apps.hook.lean.image import HookContext
 
 BOUNDARY, GUARD, PARANOID, ALSO = -3, -2, -1, 3
 """Ranks in addition to those of a profile: among equally strict findings the lowest decides."""

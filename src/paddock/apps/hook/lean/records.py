@@ -10,7 +10,7 @@ from paddock.policy.compiled import WORDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from paddock.apps.hook.lean.engine import Identity
+    from paddock.apps.hook.lean.image import Identity
     from paddock.values.calls import Json
 
 HOOK_DECISION = "HOOK_DECISION"

@@ -8,17 +8,7 @@ from msgspec import Struct
 
 from paddock.errors import ConfigError
 from paddock.plane.clients import CLAUDE
-from paddock.text.json import (
-    Node,
-    Way,
-    find_node,
-    parse_text,
-    text_at,
-    value_at,
-    with_item,
-    with_member,
-    without,
-)
+from paddock.text import json as jsonc
 from paddock.values.calls import Json
 
 TIMEOUT_S: Final = 60
@@ -82,32 +72,32 @@ def installed(text: str | None, file: str, program: Program) -> str:
     if is_installed(text, file, program):
         return text
     text = uninstalled(text, file)
-    top = _object(parse_text(text, file), file, "the settings")
+    top = _object(jsonc.parse_text(text, file), file, "the settings")
     if top.find("hooks") is None:
         hooks = {event: [entry_for(event, program)] for event in EVENTS}
-        return with_member(text, top, "hooks", hooks)
+        return jsonc.with_member(text, top, "hooks", hooks)
     for event in EVENTS:
-        hooks_node = _object(parse_text(text, file).find("hooks"), file, "hooks")
+        hooks_node = _object(jsonc.parse_text(text, file).find("hooks"), file, "hooks")
         array = hooks_node.find(event)
         entry = entry_for(event, program)
         if array is None:
-            text = with_member(text, hooks_node, event, [entry])
+            text = jsonc.with_member(text, hooks_node, event, [entry])
         elif array.kind != "array":
             raise _malformed(file, f"hooks.{event}: expected an array")
         else:
-            text = with_item(text, array, entry)
+            text = jsonc.with_item(text, array, entry)
     return text
 
 
 def uninstalled(text: str, file: str) -> str:
     """Raises: ConfigError."""
     while True:
-        top = parse_text(text, file)
+        top = jsonc.parse_text(text, file)
         ours = find_ours(text, top)
         if not ours:
             return text
         # The last entry first, which keeps the indices of the others valid.
-        text = without(text, top, ours[-1])
+        text = jsonc.without(text, top, ours[-1])
 
 
 def is_installed(text: str, file: str, program: Program) -> bool:
@@ -115,26 +105,27 @@ def is_installed(text: str, file: str, program: Program) -> bool:
 
     Threat: an entry that matches no tool, or whose failure lets calls run, looks like ours.
     """
-    top = parse_text(text, file)
+    top = jsonc.parse_text(text, file)
     ours = find_ours(text, top)
     if sorted(str(way[1]) for way in ours) != sorted(EVENTS):
         return False
     return all(
-        value_at(text, find_node(top, way)) == entry_for(str(way[1]), program) for way in ours
+        jsonc.value_at(text, jsonc.find_node(top, way)) == entry_for(str(way[1]), program)
+        for way in ours
     )
 
 
 def truth_at(text: str, file: str, names: tuple[str, ...]) -> bool | None:
     """Return the value of a switch; None if it is not set. Raises: ConfigError."""
-    node: Node | None = parse_text(text, file)
+    node: jsonc.Node | None = jsonc.parse_text(text, file)
     for name in names:
         node = None if node is None else node.find(name)
-    value = value_at(text, node)
+    value = jsonc.value_at(text, node)
     return value if isinstance(value, bool) else None
 
 
 def has_ours(text: str, file: str) -> bool:
-    return bool(find_ours(text, parse_text(text, file)))
+    return bool(find_ours(text, jsonc.parse_text(text, file)))
 
 
 def is_made(text: str, left: str) -> bool:
@@ -142,32 +133,32 @@ def is_made(text: str, left: str) -> bool:
     return left == MADE != text
 
 
-def find_ours(text: str, top: Node) -> list[Way]:
-    found: list[Way] = []
+def find_ours(text: str, top: jsonc.Node) -> list[jsonc.Way]:
+    found: list[jsonc.Way] = []
     hooks = top.find("hooks") if top.kind == "object" else None
     for member in hooks.members if hooks is not None else ():
         for place, group in enumerate(member.node.items):
             commands = group.find("hooks")
             items = () if commands is None else commands.items
             own = [index for index, each in enumerate(items) if _names_us(text, each)]
-            way: Way = ("hooks", member.name, place)
+            way: jsonc.Way = ("hooks", member.name, place)
             is_whole = bool(own) and len(own) == len(items)
             found += [way] if is_whole else [(*way, "hooks", index) for index in own]
     return found
 
 
-def _names_us(text: str, command: Node) -> bool:
-    said = text_at(text, command.find("command")) or ""
+def _names_us(text: str, command: jsonc.Node) -> bool:
+    said = jsonc.text_at(text, command.find("command")) or ""
     arguments = command.find("args")
     items = () if arguments is None else arguments.items
     words = (said, *(word.strip("'\"") for word in said.split()))
     return any(
         each is not None and each.endswith(LAUNCHER)
-        for each in (*words, *(text_at(text, item) for item in items))
+        for each in (*words, *(jsonc.text_at(text, item) for item in items))
     )
 
 
-def _object(node: Node | None, file: str, what: str) -> Node:
+def _object(node: jsonc.Node | None, file: str, what: str) -> jsonc.Node:
     if node is None or node.kind != "object":
         raise _malformed(file, f"{what}: expected an object")
     return node
