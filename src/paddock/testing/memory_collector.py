@@ -10,7 +10,6 @@ from contextlib import contextmanager, nullcontext
 from msgspec.structs import replace
 
 from paddock.collector.chains import (
-    NOTHING_YET,
     OFFERS_MAX,
     Accepted,
     Chain,
@@ -92,20 +91,28 @@ class MemoryCollector:
         return max(stops, default=0)
 
     @contextmanager
-    def taking(self, chain: Chain, offer: Offer) -> Generator["MemoryTaking"]:
-        newest = self.newest(chain)
-        waiting = self._offers.get(offer.number)
-        taking = MemoryTaking(
-            NOTHING_YET if newest is None else newest.head,
-            self._lines[_name(chain)],
-            None if waiting is None else waiting[1],
-        )
-        yield taking
-        self._lines[_name(chain)] |= taking.added
-        if taking.kept is not None:
-            self._accepted[_name(chain)].append(Accepted(taking.kept, _NO_TIME))
-            self._refused_since.pop(_name(chain), None)
-            del self._offers[offer.number]
+    def taking(self, chain: Chain, offer: Offer) -> Generator[bool]:
+        before = dict(self._lines[_name(chain)])
+        try:
+            yield offer.number in self._offers
+        except BaseException:
+            self._lines[_name(chain)] = before
+            raise
+
+    def parts(self, offer: Offer) -> Iterator[bytes]:
+        return iter(self._offers[offer.number][1])
+
+    def stored(self, chain: Chain, start: int, stop: int) -> Iterable[bytes]:
+        lines = self._lines[_name(chain)]
+        return [lines[seq] for seq in range(start, stop) if seq in lines]
+
+    def add(self, chain: Chain, start: int, lines: Sequence[bytes]) -> None:
+        self._lines[_name(chain)] |= dict(enumerate(lines, start))
+
+    def keep(self, chain: Chain, offer: Offer, head: ChainHead) -> None:
+        self._accepted[_name(chain)].append(Accepted(head, _NO_TIME))
+        self._refused_since.pop(_name(chain), None)
+        del self._offers[offer.number]
 
     def drop(self, offer: Offer) -> None:
         self._offers.pop(offer.number, None)
@@ -129,30 +136,6 @@ class MemoryCollector:
 
     def close(self) -> None:
         """See `Store`."""
-
-
-class MemoryTaking:
-    """See `Taking`. Added lines reach the store when the block ends."""
-
-    def __init__(self, head: ChainHead, lines: dict[int, bytes], parts: list[bytes] | None) -> None:
-        self.head = head
-        self.is_waiting = parts is not None
-        self.added: dict[int, bytes] = {}
-        self.kept: ChainHead | None = None
-        self._lines = lines
-        self._parts = parts or []
-
-    def parts(self) -> Iterator[bytes]:
-        return iter(self._parts)
-
-    def stored(self, start: int, stop: int) -> Iterable[bytes]:
-        return [self._lines[seq] for seq in range(start, stop) if seq in self._lines]
-
-    def add(self, start: int, lines: Sequence[bytes]) -> None:
-        self.added |= dict(enumerate(lines, start))
-
-    def keep(self, head: ChainHead) -> None:
-        self.kept = head
 
 
 def _name(chain: Chain) -> _Name:
