@@ -138,7 +138,8 @@ class ChainWalk:
     """A chain that grows line by line from an accepted head."""
 
     def __init__(self, chain: Chain, head: ChainHead) -> None:
-        self._chain, self.size, self.leaf = chain, head.size, head.leaf
+        self._chain, self.size = chain, head.size
+        self.leaf: str = head.leaf
         # An edge of the wrong size is damage: the root will not match.
         self._growing = Growing.from_hashes(head.size, head.edge) or Growing()
 
@@ -260,8 +261,11 @@ class Judging:
         elif known < len(lines) and self._seq + known == self._head.size > 0:
             # Threat: a restored or recreated host continues from another last line.
             found = inspect_line(lines[known])
-            is_next = isinstance(found, StoredEntry) and found.seq == self._head.size
-            if is_next and found.prev != self._walk.leaf:
+            if (
+                isinstance(found, StoredEntry)
+                and found.seq == self._head.size
+                and found.prev != self._walk.leaf
+            ):
                 self._departed = f"line {found.seq} does not follow the line before it"
         if self._departed:
             # Start the sender's tree with the lines so far, which match the accepted ones.

@@ -297,7 +297,7 @@ def _changed_tests(
 
 
 def _run(acceptance: Acceptance, evidence: GateEvidence) -> str:
-    evidence.watcher.begins(G4, acceptance.command)
+    evidence.watcher(G4, acceptance.command)
     try:
         result = evidence.acceptance.run(acceptance, ())
     except errors.SandboxUnavailableError as error:
@@ -502,7 +502,7 @@ def check_ledgers(evidence: GateEvidence) -> GateResult:
     tally = Tally(G6)
     whole = True
     for name, path in evidence.layout.ledger_paths().items():
-        evidence.watcher.begins(G6, name)
+        evidence.watcher(G6, name)
         is_required = name is LedgerName.GOVERNANCE or (
             name is LedgerName.PACKAGES
             and bool(evidence.installed.packages or evidence.installed.problems)
@@ -550,7 +550,7 @@ def run_gates(
 
 
 def run_gate(name: str, check: Check, evidence: GateEvidence) -> GateResult:
-    evidence.watcher.begins(name, "")
+    evidence.watcher(name, "")
     try:
         return check(evidence)
     except (errors.ConfigError, errors.IntegrityError, errors.HostError, errors.ToolError) as error:

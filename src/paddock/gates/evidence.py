@@ -1,6 +1,6 @@
 """The evidence that gates check: one plane, each part read once, at its first use."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -61,17 +61,12 @@ _LINE: Final = ", line "
 """Separates file and line in the `where` of a reader's error."""
 
 
-class Watcher(Protocol):
-    # A slow step begins; `what` is empty for the gate as a whole.
-    def begins(self, gate: str, what: str) -> None: ...
+Watcher = Callable[[str, str], object]
+"""Called when a gate begins, with an empty text, and when a slow step of it begins."""
 
 
-class _Nobody:
-    def begins(self, gate: str, what: str) -> None:
-        del gate, what
-
-
-NOBODY: Final[Watcher] = _Nobody()
+def watch_nothing(gate: str, step: str) -> None:
+    del gate, step
 
 
 class GateEvidence(Struct, frozen=True, dict=True, kw_only=True):
@@ -84,7 +79,7 @@ class GateEvidence(Struct, frozen=True, dict=True, kw_only=True):
     witness: LedgerWitness
     now: float
     plane_is_dev: bool
-    watcher: Watcher = NOBODY
+    watcher: Watcher = watch_nothing
 
     @cached_property
     def installed(self) -> InstalledSet:
