@@ -414,7 +414,11 @@ def _signature_problem(package: InstalledPackage, evidence: GateEvidence) -> str
 
 def _keys_of_install(package: InstalledPackage, evidence: GateEvidence) -> Keys:
     told = evidence.record.packages.get(package.package_id)
-    found = (each.seq for each in evidence.entries if told is not None and each.id == told.entry_id)
+    found = (
+        each.seq
+        for each in evidence.record.entries
+        if told is not None and each.id == told.entry_id
+    )
     seq = next(found, None)
     return evidence.keys if told is None or seq is None else keys_at(seq, told, evidence)
 

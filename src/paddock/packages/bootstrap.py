@@ -39,8 +39,8 @@ from paddock.packages.archive import (
 )
 from paddock.packages.change import Depot, Swap, carry_out, changing, transaction_of
 from paddock.packages.install import draft_receipt
-from paddock.packages.installed import InstallReceipt, Put, digest_of_set
-from paddock.packages.ledger import PackageLog, enrolled_entry, installed_entry
+from paddock.packages.installed import Act, InstallReceipt, digest_of_set
+from paddock.packages.ledger import Record, enrolled_entry, installed_entry
 from paddock.packages.manifest import (
     FILE_MODE,
     PLANE_MARKER,
@@ -270,7 +270,7 @@ def found(depot: Depot, founding: Founding) -> tuple[Path, ...]:
     _require_sound(founding)
     with changing(depot):
         # Without a ledger, files beside its path belong to one that was being created: no damage.
-        log = depot.ledger.read() if depot.ledger.path.exists() else PackageLog(())
+        log = depot.ledger.read() if depot.ledger.path.exists() else Record()
         _require_beginning(log, founding, depot.ledger.path)
         swap = _swap(depot, founding)
         if not log.holds(events.PACKAGE_INSTALLED):
@@ -290,7 +290,7 @@ def _swap(depot: Depot, founding: Founding) -> Swap:
         files = {packed.path: packed for packed in archive.files}
         for asset in archive.manifest.assets:
             if asset.path not in founding.later:
-                swap.add(Put(asset, None), files)
+                swap.add(Act(asset.path, asset, None), files)
         manifest = archive.manifest
         swap.write(manifest_path(manifest.package_id), manifest.canonical, FILE_MODE)
     return swap
@@ -311,7 +311,7 @@ def _require_sound(founding: Founding) -> None:
         raise GateRefusedError("G0B", failures)
 
 
-def _require_beginning(log: PackageLog, founding: Founding, ledger: Path) -> None:
+def _require_beginning(log: Record, founding: Founding, ledger: Path) -> None:
     """Refuse a ledger with more than a bootstrap of these packages.
 
     An interrupted bootstrap continues only as it began, with or without `--dev`. Threat: packages
@@ -348,7 +348,7 @@ def _was_a_plane(why: str, ledger: Path) -> ConfigError:
 
 
 def _approvals(
-    depot: Depot, founding: Founding, log: PackageLog
+    depot: Depot, founding: Founding, log: Record
 ) -> Mapping[str, signing.PackageApproval]:
     """Create an approval for each package, by id; reuse those of a killed bootstrap."""
     key, layout = founding.key, depot.layout
