@@ -38,14 +38,12 @@ from paddock.gates.results import (
     GateResult,
     Status,
     Tally,
-    judged,
     not_applicable,
     read_result,
 )
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import BadRow, Filter, find_decided
 from paddock.ledger.verify import ChainFault, Verification
-from paddock.packages.archive import read_archive
 from paddock.packages.installed import FRAMEWORKS, SPECS, Framework, InstalledPackage, file_problem
 from paddock.packages.ledger import LEDGER_FILE, RecordedPackage
 from paddock.packages.manifest import (
@@ -57,7 +55,7 @@ from paddock.packages.manifest import (
     manifest_path,
     receipt_path,
 )
-from paddock.packages.rows import ArchiveRefusedError, Failure
+from paddock.packages.rows import Failure
 from paddock.packages.signing import Keys, signature_problem, verify_signature
 from paddock.packages.statements import find_key_problems
 from paddock.pattern import lazy_pattern
@@ -68,23 +66,13 @@ from paddock.values.entries import GATE_RESULT
 NO_ARCHIVE = "it checks an archive before its install: paddock package verify ARCHIVE"
 
 
-# G0A: an archive holds exactly what its manifest declares.
+# G0A: an archive holds exactly what its manifest declares (`packages.archive.read_archive`).
 #
 # Proves: no extra and no missing file; every hash well formed and correct; every name safe, and no
 # two of them the same file on any file system; one archive format that every reader reads in the
 # same way. It runs before every install, on the bytes that are then installed.
 #
 # Cannot prove: who made the archive (G5), that an operator wants it (G2), or that it works (G4).
-
-
-def check_archive(content: bytes) -> GateResult:
-    tally = Tally(G0A)
-    try:
-        archive = read_archive(content)
-    except ArchiveRefusedError as refusal:
-        tally.fail((refusal.failure,))
-        return tally.result(NO_ARCHIVE)
-    return judged(G0A, len(archive.files) + 1, (), NO_ARCHIVE)
 
 
 # G1: package → spec → framework resolves in the registries.

@@ -66,22 +66,14 @@ def server_reviewed(name: str, version: str, digests: Mapping[str, str], by: str
     )
 
 
-def policy_trusted(record: TrustRecord, by: str) -> events.Entry:
-    """`by` says how, such as `person`, `--yes` or `init`."""
-    return _trusted(record, by, f"trusted by {by}")
-
-
-def policy_trust_found(record: TrustRecord) -> events.Entry:
-    return _trusted(record, "", "found trusted, but not recorded")
-
-
-def _trusted(record: TrustRecord, by: str, reason: str) -> events.Entry:
+def policy_trusted(record: TrustRecord, by: str = "") -> events.Entry:
+    """`by` says how, such as `person`, `--yes` or `init`; empty for trust found unrecorded."""
     return events.Entry(
         event_type=events.POLICY_TRUSTED,
         decision="allow",
-        reason=reason,
+        reason=f"trusted by {by}" if by else "found trusted, but not recorded",
         metadata={
-            "path": str(record.path),
+            "path": record.path,
             "digest": record.digest,
             "trusted_at": record.trusted_at,
             "by": by,
