@@ -427,19 +427,16 @@ def judge_ledger(
         # Threat: a link may lead to a ledger elsewhere, or to none.
         return 0, (Failure(file, "it is not a regular file"),)
     try:
-        found = _verified(name, path, witness)
+        found = witness.verify(name, path)
+        if found.torn_bytes:
+            # Another process may be appending right now; then a second look finds it complete.
+            found = witness.verify(name, path)
     except (errors.HostError, errors.LedgerDamagedError) as error:
         return 0, (Failure(file, _without_places(error.message)),)
     another = witness.problem(name, found)
     reasons = [another] if another else []
     reasons += map(_without_places, _problems(found))
     return found.entries, tuple(Failure(file, why) for why in reasons)
-
-
-def _verified(name: LedgerName, path: Path, witness: LedgerWitness) -> Verification:
-    found = witness.verify(name, path)
-    # Another process may be appending right now; then a second look finds the entry complete.
-    return witness.verify(name, path) if found.torn_bytes else found
 
 
 def _problems(found: Verification) -> Iterator[str]:

@@ -88,12 +88,20 @@ class Unpacked(Struct, frozen=True):
 
 
 def load_packages(program: Path = PROGRAM) -> tuple[Archive, ...]:
-    return _in_order([_packed(source) for source in _sources(program)])
+    directory = program / "bootstrap" / "packages"
+    with host_errors("listing", directory):
+        sources = sorted(path for path in directory.iterdir() if not is_litter(path.name))
+    return _in_order([_packed(source) for source in sources])
 
 
 def build_bootstrap(program: Path = PROGRAM) -> bytes:
     archives = load_packages(program)
-    members = [*_top(program), *_packages(archives), *_source(program)]
+    top = (PackedFile(name, _content(program / "bootstrap" / name), _TOP[name]) for name in _TOP)
+    members = [*top, *_source(program)]
+    for archive in archives:
+        content = write_archive(archive.manifest, archive.files)
+        name = _archive_name(archive.manifest.package_id)
+        members.append(PackedFile(name, content, FILE_MODE))
     return write_members((*members, _index(members, archives)))
 
 
@@ -145,12 +153,6 @@ class _Index(Strict, frozen=True):
     files: tuple[_IndexRow, ...]
 
 
-def _sources(program: Path) -> list[Path]:
-    directory = program / "bootstrap" / "packages"
-    with host_errors("listing", directory):
-        return sorted(path for path in directory.iterdir() if not is_litter(path.name))
-
-
 def _packed(source: Path) -> Archive:
     packed = read_source(source)
     if source.name != packed.manifest.package_id:
@@ -166,17 +168,6 @@ def _in_order(archives: Sequence[Archive]) -> tuple[Archive, ...]:
     known = {archive.manifest.package_id: archive for archive in archives}
     ordered = install_order(archive.manifest for archive in archives)
     return tuple(known[manifest.package_id] for manifest in ordered)
-
-
-def _top(program: Path) -> Iterator[PackedFile]:
-    for name, mode in _TOP.items():
-        yield PackedFile(name, _content(program / "bootstrap" / name), mode)
-
-
-def _packages(archives: Sequence[Archive]) -> Iterator[PackedFile]:
-    for archive in archives:
-        content = write_archive(archive.manifest, archive.files)
-        yield PackedFile(_archive_name(archive.manifest.package_id), content, FILE_MODE)
 
 
 def _source(program: Path) -> Iterator[PackedFile]:

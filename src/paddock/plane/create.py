@@ -183,8 +183,8 @@ def init_project(
     plane = open_plane(root, environment)
     made = [plane.layout.root, plane.layout.agent_file(MAIN_AGENT)] if plane.created else []
     trust = None
-    is_missing = not os.path.lexists(policy_file)
-    if is_missing or _is_ours_untrusted(root, policy, environment):
+    is_missing, own = not os.path.lexists(policy_file), read_own_policy(root, environment)
+    if is_missing or (own is not None and own.content == policy and not own.trusted):
         # Sequence: recorded → trusted → written. So the file is never there untrusted, or trusted
         # without an entry. Trust in bytes that no file has grants nothing.
         trust = plan_trust(policy_file, policy, now)
@@ -212,11 +212,6 @@ def _require_apart_from_planes(root: Path, environment: Environment) -> None:
                 where=str(root),
                 hint="name a directory outside the plane",
             )
-
-
-def _is_ours_untrusted(root: discover.ProjectRoot, policy: bytes, environment: Environment) -> bool:
-    own = read_own_policy(root, environment)
-    return own is not None and own.content == policy and not own.trusted
 
 
 # A bare plane. Its path is registered first and the admin's configuration written last: that file

@@ -55,7 +55,7 @@ def _init(options: command.Options, console: Console) -> command.Reply:
         "policy": str(result.policy_file),
         "made": [str(path) for path in result.made],
         "already": result.already,
-        "trusted": [] if trust is None else [str(trust.path)],
+        "trusted": [] if trust is None else [trust.path],
     }
     text: list[str] = []
     if result.already:
@@ -64,7 +64,7 @@ def _init(options: command.Options, console: Console) -> command.Reply:
     if trust is not None:
         grants = "only the [network] packages setting" if options.network else "nothing"
         text.append(
-            f"trusted {trust.path.name} as written: it grants {grants} beyond the "
+            f"trusted {result.policy_file.name} as written: it grants {grants} beyond the "
             "defaults; after you edit it: paddock trust"
         )
     if options.network:
