@@ -44,16 +44,13 @@ class OfferAnswer(Struct, frozen=True):
 
 def accept_offers(store: Store, after: int = 0) -> Iterator[OfferAnswer]:
     for offer in store.offers(after):
-        yield OfferAnswer(offer, _accept_or_leave(store, offer))
-
-
-def _accept_or_leave(store: Store, offer: Offer) -> ChainHead | OfferRefusal | Left:
-    try:
-        return accept_offer(store, offer)
-    except HostError as fault:
-        # If the fault does not depend on this offer, this raises it again.
-        store.chains()
-        return Left(fault.message)
+        try:
+            result = accept_offer(store, offer)
+        except HostError as fault:
+            # If the fault does not depend on this offer, this raises it again.
+            store.chains()
+            result = Left(fault.message)
+        yield OfferAnswer(offer, result)
 
 
 def accept_offer(store: Store, offer: Offer) -> ChainHead | OfferRefusal:
