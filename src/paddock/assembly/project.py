@@ -80,10 +80,10 @@ class Project(Struct, frozen=True):
     """The policy of the program that opened it: see `policy_of`."""
 
     def report(self) -> "WhereReport":
-        from paddock.plane.records import where_report  # noqa: PLC0415 - few commands ask
+        from paddock.plane.records import WhereReport  # noqa: PLC0415 - few commands ask
 
         gate = None if self.admin is None else self.gate
-        return where_report(self.root, self.layout, self.files, self.environment, gate)
+        return WhereReport(self.root, self.layout, self.files, self.environment, gate)
 
     def policy_for(self, record: AgentRecord) -> Policy:
         """Return the policy for an agent, with paths relative to its workspace.
@@ -259,9 +259,9 @@ class PlaneSite(Struct, frozen=True):
     is_copy: bool = False
 
     def report(self) -> "WhereReport":
-        from paddock.plane.records import where_report  # noqa: PLC0415 - as above
+        from paddock.plane.records import WhereReport  # noqa: PLC0415 - as above
 
-        return where_report(self.root, self.layout, None, self.environment)
+        return WhereReport(self.root, self.layout, None, self.environment)
 
 
 def find_site(start: Path, environment: Environment, override: Path | None) -> PlaneSite:

@@ -183,7 +183,7 @@ def _trust_news(project: Project, governance: Path) -> list[events.Entry]:
     if (known.get("path"), known.get("digest")) == (str(own.path), own.digest):
         return []
     record = find_trust_record(own.path, own.content, project.environment)
-    return [] if record is None else [records.policy_trust_found(record)]
+    return [] if record is None else [records.policy_trusted(record)]
 
 
 def _config_news(project: Project, governance: Path) -> list[events.Entry]:

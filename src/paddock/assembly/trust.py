@@ -92,7 +92,7 @@ def trust_policy(review: TrustReview, environment: Environment, *, by: str) -> t
 def _plan(review: TrustReview, now: datetime) -> trust.TrustRecord:
     file = review.file
     if review.admin is not None:
-        return trust.TrustRecord(review.admin.file, review.admin.digest, now.isoformat())
+        return trust.TrustRecord(str(review.admin.file), review.admin.digest, now.isoformat())
     if file is None:
         raise ConfigError("no policy file to trust", where=str(review.root.path))
     return trust.plan_trust(file.path, file.content, now)

@@ -4,33 +4,33 @@ Threat: a pusher could send an offer that can be neither accepted nor refused, o
 to block all later offers. Such an offer is left, and the next one is processed.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from msgspec import Struct
 
 from paddock.collector.chains import (
+    NOTHING_YET,
     Accepted,
     Chain,
     ChainHead,
+    ChainWalk,
     Judging,
     Offer,
     OfferRefusal,
+    OfferRefusedError,
     Progress,
     RefusalCode,
     Store,
-    Taking,
-    open_offer,
 )
 from paddock.errors import HostError, LedgerDamagedError
-from paddock.ledger.format.line import PREV_OF_GENESIS, leaf_hash
-from paddock.ledger.format.lines import BadLine, VerifierKey, inspect_line, parse_genesis
+from paddock.ledger.format.line import leaf_hash
+from paddock.ledger.format.lines import VerifierKey
 from paddock.ledger.format.notes import Growing, NoteError, SignedCheckpoint, open_note
 from paddock.ledger.read import LedgerReader
 from paddock.ledger.tree import checkpoints_folder, read_notes
-
-_Found = TypeVar("_Found")
 
 
 class Left(Struct, frozen=True):
@@ -42,36 +42,31 @@ class OfferAnswer(Struct, frozen=True):
     result: ChainHead | OfferRefusal | Left
 
 
-class _NotAcceptedError(Exception):
-    def __init__(self, code: RefusalCode, message: str) -> None:
-        super().__init__(message)
-        self.refusal = OfferRefusal(code, message)
-
-
 def accept_offers(store: Store, after: int = 0) -> Iterator[OfferAnswer]:
     for offer in store.offers(after):
-        yield OfferAnswer(offer, _accept_or_leave(store, offer))
-
-
-def _accept_or_leave(store: Store, offer: Offer) -> ChainHead | OfferRefusal | Left:
-    try:
-        return accept_offer(store, offer)
-    except HostError as fault:
-        # If the fault does not depend on this offer, this raises it again.
-        store.chains()
-        return Left(fault.message)
+        try:
+            result = accept_offer(store, offer)
+        except HostError as fault:
+            # If the fault does not depend on this offer, this raises it again.
+            store.chains()
+            result = Left(fault.message)
+        yield OfferAnswer(offer, result)
 
 
 def accept_offer(store: Store, offer: Offer) -> ChainHead | OfferRefusal:
     """Accept one offer, or drop it and store the refusal (unless it is BEHIND)."""
-    chain = find_chain(store, offer.host, offer.ledger)
+    name = (offer.host, offer.ledger)
+    chain = next((each for each in store.chains() if (each.host, each.ledger) == name), None)
     try:
         if chain is None:
             why = "no key is enrolled for this host and ledger"
-            raise _NotAcceptedError(RefusalCode.NOT_ENROLLED, why)
-        with store.taking(chain, offer) as taking:
-            return _judge(chain, offer, taking)
-    except _NotAcceptedError as signal:
+            raise OfferRefusedError(RefusalCode.NOT_ENROLLED, why)
+        with store.taking(chain, offer) as is_waiting:
+            if not is_waiting:
+                why = "another process has just processed it"
+                raise OfferRefusedError(RefusalCode.BEHIND, why)
+            return _take(store, chain, offer)
+    except OfferRefusedError as signal:
         if signal.refusal.code is RefusalCode.BEHIND:
             store.drop(offer)
         else:
@@ -79,34 +74,21 @@ def accept_offer(store: Store, offer: Offer) -> ChainHead | OfferRefusal:
         return signal.refusal
 
 
-def find_chain(store: Store, host: str, ledger: str) -> Chain | None:
-    named = (each for each in store.chains() if (each.host, each.ledger) == (host, ledger))
-    return next(named, None)
-
-
-def _judge(chain: Chain, offer: Offer, taking: Taking) -> ChainHead:
-    head = taking.head
-    if not taking.is_waiting:
-        raise _NotAcceptedError(RefusalCode.BEHIND, "another process has just processed it")
-    checkpoint = _or_refused(open_offer(chain, head, offer))
-    judging = Judging(chain, head, offer, checkpoint, taking.stored)
+def _take(store: Store, chain: Chain, offer: Offer) -> ChainHead:
+    newest = store.newest(chain)
+    head = NOTHING_YET if newest is None else newest.head
+    judging = Judging(chain, head, offer, partial(store.stored, chain))
     at = max(head.size, offer.start)
-    for part in taking.parts():
+    for part in store.parts(offer):
         lines = part.split(b"\n")
         if lines.pop():
-            raise _NotAcceptedError(RefusalCode.LINE, f"a line after {at} has no end")
-        new = _or_refused(judging.take(lines))
-        taking.add(at, new)
+            raise OfferRefusedError(RefusalCode.LINE, f"a line after {at} has no end")
+        new = judging.take(lines)
+        store.add(chain, at, new)
         at += len(new)
-    grown = _or_refused(judging.end())
-    taking.keep(grown)
+    grown = judging.end()
+    store.keep(chain, offer, grown)
     return grown
-
-
-def _or_refused(found: _Found | OfferRefusal) -> _Found:
-    if isinstance(found, OfferRefusal):
-        raise _NotAcceptedError(found.code, found.message)
-    return found
 
 
 # Pushing only reads the ledger. It checks nothing here, because a pusher could send anything.
@@ -244,14 +226,23 @@ def _verify_chain(
 ) -> ChainReport:
     kept = store.accepted(chain)
     sizes = {each.head.size for each in kept} | {each.size for each in recorded}
-    walk = _Walk(chain, sizes)
+    walk, problems = ChainWalk(chain, NOTHING_YET), list[str]()
+    heads: dict[int, ChainHead] = {}
     for seq, line in store.lines(chain):
-        if not walk.follow(seq, line):
+        if seq != walk.size:
+            problems.append(f"entry {walk.size}: it is missing; the next one is entry {seq}")
             break
-    problems = [*walk.problems, *_compare_kept(chain, kept, walk)]
+        try:
+            walk.follow(line)
+        except OfferRefusedError as fault:
+            problems.append(fault.refusal.message)
+            break
+        if walk.size in sizes:
+            heads[walk.size] = walk.head()
+    problems += _compare_kept(chain, kept, heads, None if problems else walk.size)
     agreeing = 0
     for each in recorded:
-        found = walk.heads.get(each.size)
+        found = heads.get(each.size)
         if found is not None and found.root.hex() == each.root:
             agreeing += 1
             continue
@@ -263,7 +254,10 @@ def _verify_chain(
     return ChainReport(chain.host, chain.ledger, walk.size, len(kept), agreeing, tuple(problems))
 
 
-def _compare_kept(chain: Chain, kept: Sequence[Accepted], walk: "_Walk") -> Iterator[str]:
+def _compare_kept(
+    chain: Chain, kept: Sequence[Accepted], heads: Mapping[int, ChainHead], size: int | None
+) -> Iterator[str]:
+    """`size` is None after a bad line, which is already reported: then not all lines were read."""
     for each in kept:
         head = each.head
         try:
@@ -271,57 +265,14 @@ def _compare_kept(chain: Chain, kept: Sequence[Accepted], walk: "_Walk") -> Iter
         except NoteError as fault:
             yield f"the checkpoint of {head.size} entries: {fault.message}"
             continue
-        found = walk.heads.get(head.size)
+        found = heads.get(head.size)
         if (signed.size, signed.root) != (head.size, head.root):
             yield f"the checkpoint of {head.size} entries differs from its signed note"
         elif found is None:
-            # After a bad line, which is already reported, nothing was read.
-            if not walk.problems:
-                yield f"{head.size} entries were signed, and {walk.size} are here"
+            if size is not None:
+                yield f"{head.size} entries were signed, and {size} are here"
         elif (found.root, found.leaf, found.edge) != (head.root, head.leaf, head.edge):
             yield f"the first {head.size} entries are not those that were signed"
     covered = max((each.head.size for each in kept), default=0)
-    if walk.size > covered and not walk.problems:
+    if size is not None and size > covered:
         yield f"no accepted checkpoint covers the entries from {covered} on"
-
-
-class _Walk:
-    def __init__(self, chain: Chain, wanted: set[int]) -> None:
-        self._chain = chain
-        self._wanted = wanted
-        self._leaf = PREV_OF_GENESIS
-        self._growing = Growing()
-        self.size = 0
-        self.problems: list[str] = []
-        self.heads: dict[int, ChainHead] = {}
-        """Heads computed from the lines, at the wanted sizes."""
-
-    def follow(self, seq: int, line: bytes) -> bool:
-        problem = self._judge(seq, line)
-        if problem:
-            self.problems.append(f"entry {self.size}: {problem}")
-            return False
-        self.size += 1
-        if self.size in self._wanted:
-            edge = tuple(self._growing.hashes())
-            self.heads[self.size] = ChainHead(self.size, self._growing.root(), self._leaf, edge, "")
-        return True
-
-    def _judge(self, seq: int, line: bytes) -> str:
-        found = inspect_line(line)
-        if seq != self.size:
-            return f"it is missing; the next one is entry {seq}"
-        if isinstance(found, BadLine):
-            return f"{found.fault}: {found.detail}"
-        if found.seq != seq or found.prev != self._leaf:
-            return "it does not follow the entry before it"
-        if seq == 0:
-            try:
-                genesis = parse_genesis(found)
-            except (LedgerDamagedError, HostError) as fault:
-                return fault.message
-            if genesis.public_key != str(self._chain.key):
-                return "it names a key other than the enrolled one"
-        self._leaf = found.leaf
-        self._growing.extend([bytes.fromhex(self._leaf)])
-        return ""

@@ -98,6 +98,14 @@ class OfferRefusal(Struct, frozen=True):
     message: str
 
 
+class OfferRefusedError(Exception):
+    """Raised while an offer is judged; `accept_offer` turns it into the refusal."""
+
+    def __init__(self, code: RefusalCode, message: str) -> None:
+        super().__init__(message)
+        self.refusal = OfferRefusal(code, message)
+
+
 class Refused(Struct, frozen=True):
     offer: Offer
     refusal: OfferRefusal
@@ -126,31 +134,72 @@ class Progress(Struct, frozen=True):
 # that differ from the accepted ones are a second history only if they match the signed root.
 
 
-def open_offer(chain: Chain, head: ChainHead, offer: Offer) -> Checkpoint | OfferRefusal:
+class ChainWalk:
+    """A chain that grows line by line from an accepted head."""
+
+    def __init__(self, chain: Chain, head: ChainHead) -> None:
+        self._chain, self.size = chain, head.size
+        self.leaf: str = head.leaf
+        # An edge of the wrong size is damage: the root will not match.
+        self._growing = Growing.from_hashes(head.size, head.edge) or Growing()
+
+    def head(self, note: str = "") -> ChainHead:
+        edge = tuple(self._growing.hashes())
+        return ChainHead(self.size, self._growing.root(), self.leaf, edge, note)
+
+    def follow(self, line: bytes) -> None:
+        """Add the next line. Raises: OfferRefusedError: it is not the chain's next entry."""
+        found, where = inspect_line(line), f"entry {self.size}"
+        if isinstance(found, BadLine):
+            said = f"{where}: {found.fault}: {found.detail}"
+            raise OfferRefusedError(RefusalCode.LINE, said)
+        if found.seq != self.size or found.prev != self.leaf:
+            said = f"{where}: it does not follow the entry before it"
+            raise OfferRefusedError(RefusalCode.CHAIN, said)
+        self._require_genesis(found)
+        self.leaf, self.size = found.leaf, self.size + 1
+        self._growing.extend([bytes.fromhex(self.leaf)])
+
+    def _require_genesis(self, found: StoredEntry) -> None:
+        if found.seq:
+            if found.entry.event_type == GENESIS:
+                raise OfferRefusedError(RefusalCode.CHAIN, f"entry {found.seq}: it is GENESIS")
+            return
+        try:
+            genesis = parse_genesis(found)
+        except (LedgerDamagedError, HostError) as fault:
+            raise OfferRefusedError(RefusalCode.GENESIS, f"entry 0: {fault.message}") from fault
+        chain = self._chain
+        wanted = (chain.key.name, chain.tier, str(chain.key))
+        if (genesis.origin, genesis.tier, genesis.public_key) != wanted:
+            raise OfferRefusedError(
+                RefusalCode.GENESIS,
+                f"entry 0: it is from {genesis.origin!a} ({genesis.tier!a}), but the key of "
+                f"{chain.key.name!a} ({chain.tier}) is enrolled",
+            )
+
+
+def open_offer(chain: Chain, head: ChainHead, offer: Offer) -> Checkpoint:
     try:
         checkpoint = open_note(offer.note, chain.key).checkpoint
     except NoteError as fault:
-        return OfferRefusal(RefusalCode.NOTE, fault.message)
+        raise OfferRefusedError(RefusalCode.NOTE, fault.message) from fault
     if checkpoint.size != offer.stop or not 0 <= offer.start < offer.stop:
-        return OfferRefusal(
-            RefusalCode.SIZE,
-            f"lines {offer.start} to {offer.stop} are offered, but {checkpoint.size} were signed",
-        )
+        said = f"lines {offer.start} to {offer.stop} are offered, but {checkpoint.size} were signed"
+        raise OfferRefusedError(RefusalCode.SIZE, said)
     if offer.start > head.size:
-        return OfferRefusal(
-            RefusalCode.GAP, f"{head.size} lines are here, but line {offer.start} is offered next"
-        )
+        said = f"{head.size} lines are here, but line {offer.start} is offered next"
+        raise OfferRefusedError(RefusalCode.GAP, said)
     if checkpoint.size != head.size:
         return checkpoint
     if checkpoint.root == head.root:
-        return _behind(head)
-    return OfferRefusal(
-        RefusalCode.FORKED, f"a different root of the first {head.size} lines was accepted before"
-    )
+        raise _behind(head)
+    said = f"a different root of the first {head.size} lines was accepted before"
+    raise OfferRefusedError(RefusalCode.FORKED, said)
 
 
-def _behind(head: ChainHead) -> OfferRefusal:
-    return OfferRefusal(RefusalCode.BEHIND, f"{head.size} lines are already here")
+def _behind(head: ChainHead) -> OfferRefusedError:
+    return OfferRefusedError(RefusalCode.BEHIND, f"{head.size} lines are already here")
 
 
 class Judging:
@@ -159,79 +208,71 @@ class Judging:
         chain: Chain,
         head: ChainHead,
         offer: Offer,
-        checkpoint: Checkpoint,
         stored: Callable[[int, int], Iterable[bytes]],
     ) -> None:
-        """`stored` returns accepted lines by number: first, and one past the last."""
-        self._chain = chain
-        self._head = head
-        self._offer = offer
-        self._checkpoint = checkpoint
-        self._stored = stored
+        """`stored` returns accepted lines by number: first, and one past the last.
+
+        Raises: OfferRefusedError, as do the methods.
+        """
+        self._head, self._offer, self._stored = head, offer, stored
+        self._checkpoint = open_offer(chain, head, offer)
+        self._walk = ChainWalk(chain, head)
         self._seq = offer.start
-        self._leaf: str = head.leaf
-        # An edge of the wrong size is damage: the root will not match, which `end` reports.
-        self._growing = Growing.from_hashes(head.size, head.edge) or Growing()
         self._departed = ""
         self._theirs: Growing | None = None
         """The tree of differing lines, from the sender's edge; None if that is invalid."""
 
-    def take(self, lines: Sequence[bytes]) -> list[bytes] | OfferRefusal:
+    def take(self, lines: Sequence[bytes]) -> list[bytes]:
         if self._seq + len(lines) > self._checkpoint.size:
-            return OfferRefusal(
-                RefusalCode.SIZE, f"more lines than the {self._checkpoint.size} that were signed"
-            )
+            said = f"more lines than the {self._checkpoint.size} that were signed"
+            raise OfferRefusedError(RefusalCode.SIZE, said)
+        known = max(0, min(len(lines), self._head.size - self._seq))
         if not self._departed:
-            self._find_departure(lines)
+            self._find_departure(lines, known)
+        self._seq += len(lines)
         if self._departed:
-            self._seq += len(lines)
             if self._theirs is not None:
                 self._theirs.extend([bytes.fromhex(leaf_hash(line)) for line in lines])
             return []
-        known = max(0, min(len(lines), self._head.size - self._seq))
-        self._seq += known
         new = list(lines[known:])
         for line in new:
-            refusal = self._follow(line)
-            if refusal is not None:
-                return refusal
+            self._walk.follow(line)
         return new
 
-    def end(self) -> ChainHead | OfferRefusal:
+    def end(self) -> ChainHead:
         wanted = self._checkpoint
         if self._seq != wanted.size:
-            return OfferRefusal(
-                RefusalCode.SIZE, f"the lines end at {self._seq}, but {wanted.size} were signed"
-            )
+            said = f"the lines end at {self._seq}, but {wanted.size} were signed"
+            raise OfferRefusedError(RefusalCode.SIZE, said)
         if self._departed:
-            return self._refuse_departed()
+            raise self._departure()
         if wanted.size <= self._head.size:
-            return _behind(self._head)
-        root = self._growing.root()
-        if root != wanted.root:
-            return OfferRefusal(
-                RefusalCode.ROOT, f"the root of the first {wanted.size} lines is not the signed one"
-            )
-        return ChainHead(
-            wanted.size, root, self._leaf, tuple(self._growing.hashes()), self._offer.note
-        )
+            raise _behind(self._head)
+        found = self._walk.head(self._offer.note)
+        if found.root != wanted.root:
+            said = f"the root of the first {wanted.size} lines is not the signed one"
+            raise OfferRefusedError(RefusalCode.ROOT, said)
+        return found
 
-    def _find_departure(self, lines: Sequence[bytes]) -> None:
-        known = max(0, min(len(lines), self._head.size - self._seq))
+    def _find_departure(self, lines: Sequence[bytes], known: int) -> None:
         different = self._find_different(lines[:known]) if known else None
         if different is not None:
             self._departed = f"line {self._seq + different} differs from the accepted one"
-            self._begin_theirs()
         elif known < len(lines) and self._seq + known == self._head.size > 0:
             # Threat: a restored or recreated host continues from another last line.
             found = inspect_line(lines[known])
             if (
                 isinstance(found, StoredEntry)
                 and found.seq == self._head.size
-                and found.prev != self._leaf
+                and found.prev != self._walk.leaf
             ):
                 self._departed = f"line {found.seq} does not follow the line before it"
-                self._begin_theirs()
+        if self._departed:
+            # Start the sender's tree with the lines so far, which match the accepted ones.
+            self._theirs = Growing.from_hashes(self._offer.start, self._offer.edge)
+            if self._theirs is not None:
+                before = self._stored(self._offer.start, self._seq)
+                self._theirs.extend([bytes.fromhex(leaf_hash(line)) for line in before])
 
     def _find_different(self, lines: Sequence[bytes]) -> int | None:
         here = list(self._stored(self._seq, self._seq + len(lines)))
@@ -239,86 +280,17 @@ class Judging:
         found = (number for number, (each, other) in enumerate(pairs) if each != other)
         return next(found, None if len(here) == len(lines) else len(here))
 
-    def _begin_theirs(self) -> None:
-        """Start the sender's tree with the lines so far, which match the accepted ones."""
-        theirs = Growing.from_hashes(self._offer.start, self._offer.edge)
-        if theirs is not None:
-            for line in self._stored(self._offer.start, self._seq):
-                theirs.extend([bytes.fromhex(leaf_hash(line))])
-        self._theirs = theirs
-
-    def _refuse_departed(self) -> OfferRefusal:
+    def _departure(self) -> OfferRefusedError:
         if self._theirs is not None and self._theirs.root() == self._checkpoint.root:
-            return OfferRefusal(RefusalCode.FORKED, self._departed)
-        return OfferRefusal(
-            RefusalCode.ROOT, f"{self._departed}, and the lines do not produce the signed root"
-        )
-
-    def _follow(self, line: bytes) -> OfferRefusal | None:
-        seq = self._seq
-        found = inspect_line(line)
-        if isinstance(found, BadLine):
-            return OfferRefusal(RefusalCode.LINE, f"line {seq}: {found.fault}: {found.detail}")
-        if found.seq != seq or found.prev != self._leaf:
-            return OfferRefusal(RefusalCode.CHAIN, f"line {seq} does not follow the line before it")
-        refusal = self._refuse_genesis(found)
-        if refusal is not None:
-            return refusal
-        leaf = found.leaf
-        self._growing.extend([bytes.fromhex(leaf)])
-        self._seq, self._leaf = seq + 1, leaf
-        return None
-
-    def _refuse_genesis(self, found: StoredEntry) -> OfferRefusal | None:
-        if found.seq:
-            is_second = found.entry.event_type == GENESIS
-            return (
-                OfferRefusal(RefusalCode.CHAIN, f"line {found.seq} is GENESIS")
-                if is_second
-                else None
-            )
-        try:
-            genesis = parse_genesis(found)
-        except (LedgerDamagedError, HostError) as fault:
-            return OfferRefusal(RefusalCode.GENESIS, fault.message)
-        chain = self._chain
-        wanted = (chain.key.name, chain.tier, str(chain.key))
-        if (genesis.origin, genesis.tier, genesis.public_key) == wanted:
-            return None
-        return OfferRefusal(
-            RefusalCode.GENESIS,
-            f"line 0 is from {genesis.origin!a} ({genesis.tier!a}), but the key of "
-            f"{chain.key.name!a} ({chain.tier}) is enrolled",
-        )
+            return OfferRefusedError(RefusalCode.FORKED, self._departed)
+        said = f"{self._departed}, and the lines do not produce the signed root"
+        return OfferRefusedError(RefusalCode.ROOT, said)
 
 
 # The store port, which `PostgresStore` implements.
 
 OFFERS_MAX: Final = 1_000
 """The number of offers processed in one batch, however many a sender sends."""
-
-
-class Taking(Protocol):
-    """One chain, locked until the block ends, which commits everything, or nothing on an error."""
-
-    # The newest accepted head of the chain.
-    @property
-    def head(self) -> ChainHead: ...
-
-    # False if another process has handled the offer meanwhile.
-    @property
-    def is_waiting(self) -> bool: ...
-
-    # The offer's lines in order, each with LF, many per part.
-    def parts(self) -> Iterator[bytes]: ...
-
-    # Accepted lines.
-    def stored(self, start: int, stop: int) -> Iterable[bytes]: ...
-
-    def add(self, start: int, lines: Sequence[bytes]) -> None: ...
-
-    # Store the accepted checkpoint and remove the offer.
-    def keep(self, head: ChainHead) -> None: ...
 
 
 class Store(Protocol):
@@ -350,8 +322,20 @@ class Store(Protocol):
     # How far the pending offers of a chain reach, from any sender; 0 for none.
     def waiting(self, chain: Chain) -> int: ...
 
-    # Lock only this chain, to accept an offer. Raises: HostError.
-    def taking(self, chain: Chain, offer: Offer) -> AbstractContextManager[Taking]: ...
+    # Lock only this chain until the block ends, which commits everything, or nothing on an error.
+    # False if another process has handled the offer meanwhile. Raises: HostError.
+    def taking(self, chain: Chain, offer: Offer) -> AbstractContextManager[bool]: ...
+
+    # In a `taking` block: the offer's lines in order, each with LF, many per part.
+    def parts(self, offer: Offer) -> Iterator[bytes]: ...
+
+    # In a `taking` block: accepted lines.
+    def stored(self, chain: Chain, start: int, stop: int) -> Iterable[bytes]: ...
+
+    def add(self, chain: Chain, start: int, lines: Sequence[bytes]) -> None: ...
+
+    # Store the accepted checkpoint and remove the offer.
+    def keep(self, chain: Chain, offer: Offer, head: ChainHead) -> None: ...
 
     # Drop a pending offer. Raises: HostError: also if another session locks it.
     def drop(self, offer: Offer) -> None: ...

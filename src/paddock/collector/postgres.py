@@ -12,7 +12,6 @@ from typing import Any, Final, LiteralString, Self
 from uuid import uuid4
 
 from paddock.collector.chains import (
-    NOTHING_YET,
     OFFERS_MAX,
     Accepted,
     Chain,
@@ -360,10 +359,57 @@ class PostgresStore:
             return 0 if row is None else row[0]
 
     @contextmanager
-    def taking(self, chain: Chain, offer: Offer) -> Generator["PostgresTaking"]:
+    def taking(self, chain: Chain, offer: Offer) -> Generator[bool]:
         with self._asking("accept an offer"), self._connection.transaction():
             self._lock_chain(chain)
-            yield PostgresTaking(self, self._connection, chain, offer)
+            found = self._connection.execute(_LOCKED_OFFER, (offer.number,))
+            yield found.fetchone() is not None
+
+    def parts(self, offer: Offer) -> Iterator[bytes]:
+        with self._connection.cursor("parts") as cursor:
+            cursor.itersize = _PARTS_FETCHED
+            cursor.execute(
+                "SELECT lines FROM paddock_collector.parts "
+                "JOIN paddock_collector.offers USING (sender, batch) "
+                "WHERE number = %s ORDER BY part",
+                (offer.number,),
+            )
+            for (part,) in cursor:
+                yield _bytes_of(part)
+
+    def stored(self, chain: Chain, start: int, stop: int) -> Iterator[bytes]:
+        with self._connection.cursor("stored") as cursor:
+            cursor.itersize = _LINES_FETCHED
+            cursor.execute(
+                "SELECT line FROM paddock_collector.entries "
+                "WHERE host = %s AND ledger = %s AND seq >= %s AND seq < %s ORDER BY seq",
+                (chain.host, chain.ledger, start, stop),
+            )
+            for (line,) in cursor:
+                yield _bytes_of(line)
+
+    def add(self, chain: Chain, start: int, lines: Sequence[bytes]) -> None:
+        with (
+            self._connection.cursor() as cursor,
+            cursor.copy(
+                "COPY paddock_collector.entries (host, ledger, seq, line) FROM STDIN"
+            ) as copy,
+        ):
+            for seq, line in enumerate(lines, start):
+                copy.write_row((chain.host, chain.ledger, seq, line))
+
+    def keep(self, chain: Chain, offer: Offer, head: ChainHead) -> None:
+        self._connection.execute(
+            "INSERT INTO paddock_collector.checkpoints "
+            "(host, ledger, size, root, leaf, edge, note) VALUES (%s, %s, %s, %s, %s, %s, %s)",
+            (
+                *(chain.host, chain.ledger, head.size),
+                *(head.root, head.leaf, b"".join(head.edge), head.note),
+            ),
+        )
+        self._connection.execute(
+            "DELETE FROM paddock_collector.offers WHERE number = %s", (offer.number,)
+        )
 
     def _lock_chain(self, chain: Chain) -> None:
         name = (chain.host, chain.ledger)
@@ -424,70 +470,6 @@ class PostgresStore:
                 where=self.where,
                 hint=_hint(fault),
             ) from None
-
-
-class PostgresTaking:
-    def __init__(
-        self,
-        store: PostgresStore,
-        connection: "psycopg.Connection[tuple[Any, ...]]",
-        chain: Chain,
-        offer: Offer,
-    ) -> None:
-        self._connection = connection
-        self._chain = chain
-        self._offer = offer
-        newest = store.newest(chain)
-        self.head = NOTHING_YET if newest is None else newest.head
-        found = connection.execute(_LOCKED_OFFER, (offer.number,))
-        self.is_waiting = found.fetchone() is not None
-
-    def parts(self) -> Iterator[bytes]:
-        with self._connection.cursor("parts") as cursor:
-            cursor.itersize = _PARTS_FETCHED
-            cursor.execute(
-                "SELECT lines FROM paddock_collector.parts "
-                "JOIN paddock_collector.offers USING (sender, batch) "
-                "WHERE number = %s ORDER BY part",
-                (self._offer.number,),
-            )
-            for (part,) in cursor:
-                yield _bytes_of(part)
-
-    def stored(self, start: int, stop: int) -> Iterator[bytes]:
-        with self._connection.cursor("stored") as cursor:
-            cursor.itersize = _LINES_FETCHED
-            cursor.execute(
-                "SELECT line FROM paddock_collector.entries "
-                "WHERE host = %s AND ledger = %s AND seq >= %s AND seq < %s ORDER BY seq",
-                (self._chain.host, self._chain.ledger, start, stop),
-            )
-            for (line,) in cursor:
-                yield _bytes_of(line)
-
-    def add(self, start: int, lines: Sequence[bytes]) -> None:
-        chain = self._chain
-        with (
-            self._connection.cursor() as cursor,
-            cursor.copy(
-                "COPY paddock_collector.entries (host, ledger, seq, line) FROM STDIN"
-            ) as copy,
-        ):
-            for seq, line in enumerate(lines, start):
-                copy.write_row((chain.host, chain.ledger, seq, line))
-
-    def keep(self, head: ChainHead) -> None:
-        self._connection.execute(
-            "INSERT INTO paddock_collector.checkpoints "
-            "(host, ledger, size, root, leaf, edge, note) VALUES (%s, %s, %s, %s, %s, %s, %s)",
-            (
-                *(self._chain.host, self._chain.ledger, head.size),
-                *(head.root, head.leaf, b"".join(head.edge), head.note),
-            ),
-        )
-        self._connection.execute(
-            "DELETE FROM paddock_collector.offers WHERE number = %s", (self._offer.number,)
-        )
 
 
 def _accepted_of(row: tuple[Any, ...]) -> Accepted:

@@ -38,14 +38,12 @@ from paddock.gates.results import (
     GateResult,
     Status,
     Tally,
-    judged,
     not_applicable,
     read_result,
 )
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import BadRow, Filter, find_decided
 from paddock.ledger.verify import ChainFault, Verification
-from paddock.packages.archive import read_archive
 from paddock.packages.installed import FRAMEWORKS, SPECS, Framework, InstalledPackage, file_problem
 from paddock.packages.ledger import LEDGER_FILE, RecordedPackage
 from paddock.packages.manifest import (
@@ -57,7 +55,7 @@ from paddock.packages.manifest import (
     manifest_path,
     receipt_path,
 )
-from paddock.packages.rows import ArchiveRefusedError, Failure
+from paddock.packages.rows import Failure
 from paddock.packages.signing import Keys, signature_problem, verify_signature
 from paddock.packages.statements import find_key_problems
 from paddock.pattern import lazy_pattern
@@ -68,23 +66,13 @@ from paddock.values.entries import GATE_RESULT
 NO_ARCHIVE = "it checks an archive before its install: paddock package verify ARCHIVE"
 
 
-# G0A: an archive holds exactly what its manifest declares.
+# G0A: an archive holds exactly what its manifest declares (`packages.archive.read_archive`).
 #
 # Proves: no extra and no missing file; every hash well formed and correct; every name safe, and no
 # two of them the same file on any file system; one archive format that every reader reads in the
 # same way. It runs before every install, on the bytes that are then installed.
 #
 # Cannot prove: who made the archive (G5), that an operator wants it (G2), or that it works (G4).
-
-
-def check_archive(content: bytes) -> GateResult:
-    tally = Tally(G0A)
-    try:
-        archive = read_archive(content)
-    except ArchiveRefusedError as refusal:
-        tally.fail((refusal.failure,))
-        return tally.result(NO_ARCHIVE)
-    return judged(G0A, len(archive.files) + 1, (), NO_ARCHIVE)
 
 
 # G1: package → spec → framework resolves in the registries.
@@ -297,7 +285,7 @@ def _changed_tests(
 
 
 def _run(acceptance: Acceptance, evidence: GateEvidence) -> str:
-    evidence.watcher.begins(G4, acceptance.command)
+    evidence.watcher(G4, acceptance.command)
     try:
         result = evidence.acceptance.run(acceptance, ())
     except errors.SandboxUnavailableError as error:
@@ -414,7 +402,11 @@ def _signature_problem(package: InstalledPackage, evidence: GateEvidence) -> str
 
 def _keys_of_install(package: InstalledPackage, evidence: GateEvidence) -> Keys:
     told = evidence.record.packages.get(package.package_id)
-    found = (each.seq for each in evidence.entries if told is not None and each.id == told.entry_id)
+    found = (
+        each.seq
+        for each in evidence.record.entries
+        if told is not None and each.id == told.entry_id
+    )
     seq = next(found, None)
     return evidence.keys if told is None or seq is None else keys_at(seq, told, evidence)
 
@@ -435,19 +427,16 @@ def judge_ledger(
         # Threat: a link may lead to a ledger elsewhere, or to none.
         return 0, (Failure(file, "it is not a regular file"),)
     try:
-        found = _verified(name, path, witness)
+        found = witness.verify(name, path)
+        if found.torn_bytes:
+            # Another process may be appending right now; then a second look finds it complete.
+            found = witness.verify(name, path)
     except (errors.HostError, errors.LedgerDamagedError) as error:
         return 0, (Failure(file, _without_places(error.message)),)
     another = witness.problem(name, found)
     reasons = [another] if another else []
     reasons += map(_without_places, _problems(found))
     return found.entries, tuple(Failure(file, why) for why in reasons)
-
-
-def _verified(name: LedgerName, path: Path, witness: LedgerWitness) -> Verification:
-    found = witness.verify(name, path)
-    # Another process may be appending right now; then a second look finds the entry complete.
-    return witness.verify(name, path) if found.torn_bytes else found
 
 
 def _problems(found: Verification) -> Iterator[str]:
@@ -502,7 +491,7 @@ def check_ledgers(evidence: GateEvidence) -> GateResult:
     tally = Tally(G6)
     whole = True
     for name, path in evidence.layout.ledger_paths().items():
-        evidence.watcher.begins(G6, name)
+        evidence.watcher(G6, name)
         is_required = name is LedgerName.GOVERNANCE or (
             name is LedgerName.PACKAGES
             and bool(evidence.installed.packages or evidence.installed.problems)
@@ -550,7 +539,7 @@ def run_gates(
 
 
 def run_gate(name: str, check: Check, evidence: GateEvidence) -> GateResult:
-    evidence.watcher.begins(name, "")
+    evidence.watcher(name, "")
     try:
         return check(evidence)
     except (errors.ConfigError, errors.IntegrityError, errors.HostError, errors.ToolError) as error:

@@ -1,6 +1,6 @@
 """The evidence that gates check: one plane, each part read once, at its first use."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -9,7 +9,6 @@ from typing import Final, Protocol, cast
 from msgspec import Struct
 
 from paddock.errors import PaddockError
-from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.verify import Verification
 from paddock.packages import signing
@@ -26,7 +25,6 @@ from paddock.packages.ledger import (
     Record,
     RecordedPackage,
     find_deviations,
-    replay,
 )
 from paddock.packages.rows import Failure
 from paddock.packages.statements import Vouched, read_vouched
@@ -61,17 +59,12 @@ _LINE: Final = ", line "
 """Separates file and line in the `where` of a reader's error."""
 
 
-class Watcher(Protocol):
-    # A slow step begins; `what` is empty for the gate as a whole.
-    def begins(self, gate: str, what: str) -> None: ...
+Watcher = Callable[[str, str], object]
+"""Called when a gate begins, with an empty text, and when a slow step of it begins."""
 
 
-class _Nobody:
-    def begins(self, gate: str, what: str) -> None:
-        del gate, what
-
-
-NOBODY: Final[Watcher] = _Nobody()
+def watch_nothing(gate: str, step: str) -> None:
+    del gate, step
 
 
 class GateEvidence(Struct, frozen=True, dict=True, kw_only=True):
@@ -84,23 +77,19 @@ class GateEvidence(Struct, frozen=True, dict=True, kw_only=True):
     witness: LedgerWitness
     now: float
     plane_is_dev: bool
-    watcher: Watcher = NOBODY
+    watcher: Watcher = watch_nothing
 
     @cached_property
     def installed(self) -> InstalledSet:
         return read_installed(self.layout)
 
     @cached_property
-    def entries(self) -> Sequence[StoredEntry]:
-        return self.ledger.read().entries
-
-    @cached_property
     def record(self) -> Record:
-        return replay(self.entries)
+        return self.ledger.read()
 
     @cached_property
     def vouched(self) -> Vouched:
-        return read_vouched(self.entries)
+        return read_vouched(self.record.entries)
 
     @cached_property
     def deviations(self) -> tuple[Failure, ...]:

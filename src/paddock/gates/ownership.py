@@ -18,8 +18,7 @@ import re
 import stat
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
-from enum import Enum
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from msgspec import Struct
@@ -40,9 +39,17 @@ from paddock.packages.manifest import (
 from paddock.pattern import lazy_pattern
 from paddock.plane.json_files import parse_file
 from paddock.plane.layout import BARE_DIRECTORIES, TIERS, LedgerName
-from paddock.storage.atomic import WRITABLE_BY_OTHERS, host_errors, read_file, trusted_owners
+from paddock.storage.atomic import (
+    WRITABLE_BY_OTHERS,
+    held_open,
+    host_errors,
+    read_file,
+    trusted_owners,
+)
 from paddock.text.show import quote
 from paddock.values.entries import digest_of
+from paddock.workspace.metadata import kind_of
+from paddock.workspace.paths import EntryKind
 
 
 def config_problem(path: str, evidence: GateEvidence) -> str:
@@ -76,22 +83,22 @@ def _load_json(path: str, content: bytes) -> None:
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class OwnedKind(Enum):
-    FILE = "file"
-    DIRECTORY = "directory"
-    LINK = "link"
-    SPECIAL = "FIFO, socket or device"
+_WORDS: Final = {EntryKind.SPECIAL: "FIFO, socket or device"}
 
 
 class OwnedEntry(Struct, frozen=True):
     path: str
     """Relative to the root, owned or not; bytes that are not UTF-8 are surrogates."""
-    kind: OwnedKind
+    kind: EntryKind
     mode: int
     """Permission bits, set-id and sticky bits included."""
     owner: int
     is_too_deep: bool = False
     """A directory that was not entered, since it is `limits.path_depth_max` deep."""
+
+    @property
+    def word(self) -> str:
+        return _WORDS.get(self.kind, self.kind.value)
 
 
 def walk(root: Path, tops: Collection[str], closed: Collection[str]) -> Iterator[OwnedEntry]:
@@ -102,55 +109,43 @@ def walk(root: Path, tops: Collection[str], closed: Collection[str]) -> Iterator
     """
     with host_errors("opening", root):
         root_fd = os.open(root, _DIRECTORY)
-    try:
+    with held_open(root_fd):
         for top in tops:
             with host_errors("inspecting", root / top):
-                found = _entry(top, os.stat(top, dir_fd=root_fd, follow_symlinks=False))
-            yield from _at_and_below(found, root_fd, closed)
-    finally:
-        os.close(root_fd)
+                os.stat(top, dir_fd=root_fd, follow_symlinks=False)
+        yield from _walk(root_fd, "", tops, closed)
 
 
-def _at_and_below(
-    found: OwnedEntry, parent_fd: int, closed: Collection[str]
+def _walk(
+    dir_fd: int, prefix: str, names: Collection[str], closed: Collection[str]
 ) -> Iterator[OwnedEntry]:
-    yield found
-    # Threat: a chain of directories deeper than Python's stack or the limit of open descriptors
-    # would crash the gate instead of failing it. So the depth is limited.
-    if found.kind is not OwnedKind.DIRECTORY or found.is_too_deep or found.path in closed:
-        return
-    path = Path(found.path)
-    with host_errors("listing", path):
-        try:
-            fd = os.open(path.name, _DIRECTORY, dir_fd=parent_fd)
-        except FileNotFoundError:
-            return
-    try:
-        with host_errors("listing", path):
-            names = sorted(os.listdir(fd))
-        for name in names:
-            below = f"{found.path}/{name}"
-            with host_errors("inspecting", Path(below)):
-                try:
-                    status = os.stat(name, dir_fd=fd, follow_symlinks=False)
-                except FileNotFoundError:
-                    continue
-            yield from _at_and_below(_entry(below, status), fd, closed)
-    finally:
-        os.close(fd)
+    for name in names:
+        path = f"{prefix}{name}"
+        with host_errors("inspecting", Path(path)):
+            try:
+                found = _entry(path, os.stat(name, dir_fd=dir_fd, follow_symlinks=False))
+            except FileNotFoundError:
+                continue
+        yield found
+        # Threat: a chain of directories deeper than Python's stack or the limit of open descriptors
+        # would crash the gate instead of failing it. So the depth is limited.
+        if found.kind is not EntryKind.DIRECTORY or found.is_too_deep or path in closed:
+            continue
+        with host_errors("listing", Path(path)):
+            try:
+                fd = os.open(name, _DIRECTORY, dir_fd=dir_fd)
+            except FileNotFoundError:
+                continue
+        with held_open(fd):
+            with host_errors("listing", Path(path)):
+                below = sorted(os.listdir(fd))
+            yield from _walk(fd, f"{path}/", below, closed)
 
 
 def _entry(path: str, status: os.stat_result) -> OwnedEntry:
-    mode = status.st_mode
-    kind = OwnedKind.SPECIAL
-    if stat.S_ISREG(mode):
-        kind = OwnedKind.FILE
-    elif stat.S_ISDIR(mode):
-        kind = OwnedKind.DIRECTORY
-    elif stat.S_ISLNK(mode):
-        kind = OwnedKind.LINK
-    is_too_deep = kind is OwnedKind.DIRECTORY and path.count("/") >= limits.path_depth_max
-    return OwnedEntry(path, kind, stat.S_IMODE(mode), status.st_uid, is_too_deep)
+    kind, mode = kind_of(status.st_mode), stat.S_IMODE(status.st_mode)
+    is_too_deep = kind is EntryKind.DIRECTORY and path.count("/") >= limits.path_depth_max
+    return OwnedEntry(path, kind, mode, status.st_uid, is_too_deep)
 
 
 LEDGER_DIRECTORIES: Final[Mapping[str, re.Pattern[str]]] = {
@@ -204,12 +199,20 @@ def find_ledger_detail(path: str) -> Detail | None:
 
 
 def find_own_problem(entry: OwnedEntry, own: OwnFile) -> str:
-    if entry.kind is not OwnedKind.FILE:
-        return f"it is a {entry.kind.value}, and should be a file"
+    if entry.kind is not EntryKind.FILE:
+        return f"it is a {entry.word}, and should be a file"
     if entry.mode & _BITS_NEVER_SET:
         return f"its mode is {entry.mode:04o}: others can write it, or it is a program"
     if own.digest != own.found:
         return "its content has changed"
+    return ""
+
+
+def _place_problem(entry: OwnedEntry, wanted: EntryKind) -> str:
+    if entry.kind is not wanted:
+        return f"it is a {entry.word}, and should be a {wanted.value}"
+    if entry.mode & WRITABLE_BY_OTHERS:
+        return f"others can write to it: its mode is {entry.mode:04o}"
     return ""
 
 
@@ -232,7 +235,7 @@ def check_owned(evidence: GateEvidence) -> GateResult:
             tally.look(entry.path, f"it belongs to user {entry.owner}")
         if entry.path not in owners:
             tally.look(entry.path, places.problem(entry))
-        elif entry.kind is OwnedKind.FILE and _is_too_open(entry, owners[entry.path]):
+        elif entry.kind is EntryKind.FILE and _is_too_open(entry, owners[entry.path]):
             tally.look(entry.path, f"its mode is {entry.mode:04o}")
     if not owners and not places.own:
         tally.discount()  # Directories alone prove nothing.
@@ -275,51 +278,27 @@ class _ValidPlaces:
     """The valid entries that belong to no package."""
 
     def __init__(self, evidence: GateEvidence, owners: Mapping[str, InstalledPackage]) -> None:
-        self._ground = evidence
         self.own = own_paths(evidence)
         self._directories = {*BARE_DIRECTORIES, FREE, WAITING_CALLS}
         for path in (*owners, *self.own):
-            above = path.rpartition("/")[0]
-            while above:
-                self._directories.add(above)
-                above = above.rpartition("/")[0]
+            self._directories |= set(map(str, PurePosixPath(path).parents))
 
     def problem(self, entry: OwnedEntry) -> str:
         path = entry.path
         if entry.is_too_deep:
             return f"it is {limits.path_depth_max} directories deep, and was not checked"
-        if path in self._directories:
-            return self._directory_problem(entry)
+        detail = find_ledger_detail(path)
+        if path in self._directories or detail is Detail.DIRECTORY:
+            return _place_problem(entry, EntryKind.DIRECTORY)
         if path in self.own:
             return find_own_problem(entry, self.own[path])
-        if is_waiting_call(path):
+        if is_waiting_call(path) or detail is not None:
             return find_own_problem(entry, OwnFile())
-        directory = path.rpartition("/")[0]
-        if directory in LEDGER_DIRECTORIES:
-            return self._ledger_problem(entry, directory)
-        detail = find_ledger_detail(path)
-        if detail is Detail.DIRECTORY:
-            return self._directory_problem(entry)
-        if detail is not None:
-            return find_own_problem(entry, OwnFile())
-        return f"no package owns this {entry.kind.value}"
-
-    def _directory_problem(self, entry: OwnedEntry) -> str:
-        if entry.kind is not OwnedKind.DIRECTORY:
-            return f"it is a {entry.kind.value}, and should be a directory"
-        if entry.mode & WRITABLE_BY_OTHERS:
-            return f"others can write there: its mode is {entry.mode:04o}"
-        return ""
-
-    def _ledger_problem(self, entry: OwnedEntry, directory: str) -> str:
-        name = entry.path.rpartition("/")[2]
-        pattern = LEDGER_DIRECTORIES[directory]
-        matched = pattern.fullmatch(name)
+        directory, _, name = path.rpartition("/")
+        if directory not in LEDGER_DIRECTORIES:
+            return f"no package owns this {entry.word}"
+        matched = LEDGER_DIRECTORIES[directory].fullmatch(name)
         if matched is None:
             return f"{quote(name)} is not a ledger's file name"
-        wanted = OwnedKind.DIRECTORY if matched["details"] else OwnedKind.FILE
-        if entry.kind is not wanted:
-            return f"it is a {entry.kind.value}, and should be a {wanted.value}"
-        if entry.mode & WRITABLE_BY_OTHERS:
-            return f"others can write to it: its mode is {entry.mode:04o}"
-        return ""
+        is_details = matched["details"] is not None
+        return _place_problem(entry, EntryKind.DIRECTORY if is_details else EntryKind.FILE)

@@ -31,15 +31,6 @@ class GateResult(Struct, frozen=True):
         return {**asdict(self), "failures": [asdict(each) for each in self.failures]}
 
 
-def judged(gate: str, checks: int, failures: Sequence[Failure], nothing: str) -> GateResult:
-    """Fail if there are failures; `nothing` is the note if nothing was checked."""
-    if failures:
-        return GateResult(gate, Status.FAIL, max(checks, len(failures)), tuple(failures))
-    if checks == 0:
-        return not_applicable(gate, nothing)
-    return GateResult(gate, Status.PASS, checks)
-
-
 def not_applicable(gate: str, why: str) -> GateResult:
     return GateResult(gate, Status.NOT_APPLICABLE, 0, note=why)
 
@@ -97,7 +88,11 @@ class Tally:
             self._add(failure)
 
     def result(self, nothing: str) -> GateResult:
-        return judged(self._gate, self._checks, self._failures, nothing)
+        """`nothing` is the note if nothing was checked."""
+        if not self._checks:
+            return not_applicable(self._gate, nothing)
+        status = Status.FAIL if self._failures else Status.PASS
+        return GateResult(self._gate, status, self._checks, tuple(self._failures))
 
     def _add(self, failure: Failure) -> None:
         # Threat: a file's name may hold control characters, or bytes that are not UTF-8.

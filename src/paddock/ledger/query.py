@@ -179,7 +179,9 @@ class LedgerSearch:
         size = reader.size()
         end = reader.whole_bytes(size)
         place = end if before is None else _place_of(reader, before, end)
-        if (wanted.keys() or wanted.span()) and not self._is_short(size):
+        is_small = self._index is None and size <= limits.ledger_unindexed_bytes_max
+        is_short = is_small and not os.path.lexists(LedgerPaths(reader.path).index)
+        if (wanted.keys() or wanted.span()) and not is_short:
             from paddock.ledger.index import Index, StaleIndexError  # noqa: PLC0415 - loads SQLite
 
             self._index = self._index or Index(LedgerPaths(reader.path))
@@ -190,10 +192,6 @@ class LedgerSearch:
             except StaleIndexError:
                 self._index.remove()
         return _collect(reader.lines_backwards(place), wanted, last, size - end)
-
-    def _is_short(self, size: int) -> bool:
-        is_small = self._index is None and size <= limits.ledger_unindexed_bytes_max
-        return is_small and not os.path.lexists(LedgerPaths(self._reader.path).index)
 
     def _indexed(self, index: "Index", wanted: Filter, end: int) -> Iterator[tuple[int, bytes]]:
         """Yield the lines not indexed yet, then indexed ones; index the rest if it is long."""

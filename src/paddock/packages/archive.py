@@ -374,7 +374,8 @@ def write_hashes(source: Path, *, check: bool) -> HashReport:
         digest = compute_sha256(source / name)
         assets.append({**row, "sha256": digest})
         if before != digest:
-            stale.append(Failure(name, f"the manifest says {_said(before)}, and it is {digest}"))
+            said = "nothing" if before is None else quote(before)
+            stale.append(Failure(name, f"the manifest says {said}, and it is {digest}"))
     after = write_object({**given.members, "assets": assets})
     parse_manifest(after, str(path))
     is_written = bool(stale) and not check
@@ -481,7 +482,3 @@ def _manifest_bytes(path: Path) -> bytes:
 
 class _HashedRows(Struct, frozen=True):
     assets: tuple[dict[str, Any], ...] = ()
-
-
-def _said(value: Json) -> str:
-    return "nothing" if value is None else quote(value)

@@ -39,8 +39,8 @@ from paddock.packages.archive import (
 )
 from paddock.packages.change import Depot, Swap, carry_out, changing, transaction_of
 from paddock.packages.install import draft_receipt
-from paddock.packages.installed import InstallReceipt, Put, digest_of_set
-from paddock.packages.ledger import PackageLog, enrolled_entry, installed_entry
+from paddock.packages.installed import Act, InstallReceipt, digest_of_set
+from paddock.packages.ledger import Record, enrolled_entry, installed_entry
 from paddock.packages.manifest import (
     FILE_MODE,
     PLANE_MARKER,
@@ -88,12 +88,20 @@ class Unpacked(Struct, frozen=True):
 
 
 def load_packages(program: Path = PROGRAM) -> tuple[Archive, ...]:
-    return _in_order([_packed(source) for source in _sources(program)])
+    directory = program / "bootstrap" / "packages"
+    with host_errors("listing", directory):
+        sources = sorted(path for path in directory.iterdir() if not is_litter(path.name))
+    return _in_order([_packed(source) for source in sources])
 
 
 def build_bootstrap(program: Path = PROGRAM) -> bytes:
     archives = load_packages(program)
-    members = [*_top(program), *_packages(archives), *_source(program)]
+    top = (PackedFile(name, _content(program / "bootstrap" / name), _TOP[name]) for name in _TOP)
+    members = [*top, *_source(program)]
+    for archive in archives:
+        content = write_archive(archive.manifest, archive.files)
+        name = _archive_name(archive.manifest.package_id)
+        members.append(PackedFile(name, content, FILE_MODE))
     return write_members((*members, _index(members, archives)))
 
 
@@ -145,12 +153,6 @@ class _Index(Strict, frozen=True):
     files: tuple[_IndexRow, ...]
 
 
-def _sources(program: Path) -> list[Path]:
-    directory = program / "bootstrap" / "packages"
-    with host_errors("listing", directory):
-        return sorted(path for path in directory.iterdir() if not is_litter(path.name))
-
-
 def _packed(source: Path) -> Archive:
     packed = read_source(source)
     if source.name != packed.manifest.package_id:
@@ -166,17 +168,6 @@ def _in_order(archives: Sequence[Archive]) -> tuple[Archive, ...]:
     known = {archive.manifest.package_id: archive for archive in archives}
     ordered = install_order(archive.manifest for archive in archives)
     return tuple(known[manifest.package_id] for manifest in ordered)
-
-
-def _top(program: Path) -> Iterator[PackedFile]:
-    for name, mode in _TOP.items():
-        yield PackedFile(name, _content(program / "bootstrap" / name), mode)
-
-
-def _packages(archives: Sequence[Archive]) -> Iterator[PackedFile]:
-    for archive in archives:
-        content = write_archive(archive.manifest, archive.files)
-        yield PackedFile(_archive_name(archive.manifest.package_id), content, FILE_MODE)
 
 
 def _source(program: Path) -> Iterator[PackedFile]:
@@ -270,7 +261,7 @@ def found(depot: Depot, founding: Founding) -> tuple[Path, ...]:
     _require_sound(founding)
     with changing(depot):
         # Without a ledger, files beside its path belong to one that was being created: no damage.
-        log = depot.ledger.read() if depot.ledger.path.exists() else PackageLog(())
+        log = depot.ledger.read() if depot.ledger.path.exists() else Record()
         _require_beginning(log, founding, depot.ledger.path)
         swap = _swap(depot, founding)
         if not log.holds(events.PACKAGE_INSTALLED):
@@ -290,7 +281,7 @@ def _swap(depot: Depot, founding: Founding) -> Swap:
         files = {packed.path: packed for packed in archive.files}
         for asset in archive.manifest.assets:
             if asset.path not in founding.later:
-                swap.add(Put(asset, None), files)
+                swap.add(Act(asset.path, asset, None), files)
         manifest = archive.manifest
         swap.write(manifest_path(manifest.package_id), manifest.canonical, FILE_MODE)
     return swap
@@ -311,7 +302,7 @@ def _require_sound(founding: Founding) -> None:
         raise GateRefusedError("G0B", failures)
 
 
-def _require_beginning(log: PackageLog, founding: Founding, ledger: Path) -> None:
+def _require_beginning(log: Record, founding: Founding, ledger: Path) -> None:
     """Refuse a ledger with more than a bootstrap of these packages.
 
     An interrupted bootstrap continues only as it began, with or without `--dev`. Threat: packages
@@ -348,7 +339,7 @@ def _was_a_plane(why: str, ledger: Path) -> ConfigError:
 
 
 def _approvals(
-    depot: Depot, founding: Founding, log: PackageLog
+    depot: Depot, founding: Founding, log: Record
 ) -> Mapping[str, signing.PackageApproval]:
     """Create an approval for each package, by id; reuse those of a killed bootstrap."""
     key, layout = founding.key, depot.layout

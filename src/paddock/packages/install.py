@@ -61,7 +61,6 @@ from paddock.packages.ledger import (
     PackageLedger,
     find_deviations_of,
     installed_entry,
-    replay,
     uninstalled_entry,
 )
 from paddock.packages.manifest import (
@@ -189,7 +188,7 @@ class _Installing(Struct, frozen=True):
         if problems:
             raise GateRefusedError("G3", problems)
         acts = plan_ownership(manifest, self.old, installed)
-        statements.require_no_rollback(manifest, self.old, self.state.log)
+        statements.require_no_rollback(manifest, self.old, self.state.record)
         is_free = self.wish.asks_nothing
         approval = None if is_free else self._approval(acts)
         signature = None if is_free else self.wish.signature
@@ -207,7 +206,7 @@ class _Installing(Struct, frozen=True):
         depot, manifest = self.depot, self.manifest
         statements.require_signature(manifest, self.wish.signature, signing.read_keys(depot.layout))
         receipts = (each.receipt.wo_id for each in self.state.installed.packages.values())
-        used = self.state.log.used_approvals.union(wo_id for wo_id in receipts if wo_id)
+        used = self.state.record.used_approvals.union(wo_id for wo_id in receipts if wo_id)
         claim = signing.ApprovalClaim(
             manifest.digest, tuple(act.path for act in acts), depot.clock()
         )
@@ -380,7 +379,7 @@ class PlanePackages(Struct, frozen=True):
 
     def list_all(self) -> tuple[PackageRow, ...]:
         installed = read_installed(self.layout)
-        record = replay(self.ledger.read().entries)
+        record = self.ledger.read()
         rows: list[PackageRow] = []
         with self.open_workspace() as workspace:
             for package in installed.packages.values():
@@ -457,7 +456,7 @@ def find_owner(packages: PlanePackages, path: str) -> Ownership:
     owner = installed.owner_of(path)
     if owner is None:
         return Ownership(path, None)
-    record = replay(packages.ledger.read().entries)
+    record = packages.ledger.read()
     with packages.open_workspace() as workspace:
         wo_id = record.approval_of(owner.package_id, owner.manifest.digest)
         row = _row(owner, workspace, wo_id)

@@ -290,21 +290,12 @@ def _difference(package: InstalledPackage, path: str, state: EntryState | None) 
     return ""
 
 
-class Put(Struct, frozen=True):
-    asset: Asset
-    before: InstalledFile | None
+class Act(Struct, frozen=True):
+    """Put a file in place; without an asset, remove it."""
 
-    @property
-    def path(self) -> str:
-        return self.asset.path
-
-
-class Remove(Struct, frozen=True):
     path: str
-    before: InstalledFile
-
-
-Act = Put | Remove
+    asset: Asset | None
+    before: InstalledFile | None
 
 
 def plan_ownership(
@@ -329,10 +320,8 @@ def plan_ownership(
     found = find_collision(dict.fromkeys((*theirs, *wanted))) if wanted else None
     if found is not None:
         raise OwnershipRefusedError([Failure(found[1], shown_collision(found))])
-    return tuple(
-        Put(wanted[path], had.get(path)) if path in wanted else Remove(path, had[path])
-        for path in sorted(wanted.keys() | had.keys())
-    )
+    paths = sorted(wanted.keys() | had.keys())
+    return tuple(Act(path, wanted.get(path), had.get(path)) for path in paths)
 
 
 # If a plane's configuration or policy does not load, no command works, not even one that removes

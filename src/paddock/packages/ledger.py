@@ -33,37 +33,6 @@ from paddock.values import entries as events
 from paddock.values.calls import Json
 
 LEDGER: Final = LedgerName.PACKAGES
-_USE_AN_APPROVAL: Final = frozenset({events.PACKAGE_INSTALLED, events.PACKAGE_APPROVED})
-
-
-class PackageLog(Struct, frozen=True):
-    entries: tuple[StoredEntry, ...]
-
-    @property
-    def used_approvals(self) -> frozenset[str]:
-        return frozenset(
-            wo_id
-            for stored in self.entries
-            if stored.entry.event_type in _USE_AN_APPROVAL
-            and isinstance(wo_id := stored.entry.metadata.get("wo_id"), str)
-        )
-
-    def last_version(self, package_id: str) -> str | None:
-        versions = (
-            stored.entry.metadata.get("version")
-            for stored in reversed(self.entries)
-            if stored.entry.event_type == events.PACKAGE_INSTALLED
-            and stored.entry.metadata.get("package_id") == package_id
-        )
-        return next((version for version in versions if isinstance(version, str)), None)
-
-    def holds(self, event_type: str) -> bool:
-        return any(stored.entry.event_type == event_type for stored in self.entries)
-
-    @property
-    def ids(self) -> dict[str, str]:
-        """Map the id of each change to the id of its entry."""
-        return {each.entry.call_id: each.id for each in self.entries if each.entry.call_id}
 
 
 def verify_alone(path: Path) -> Verification | None:
@@ -93,10 +62,10 @@ class PackageLedger(Struct, frozen=True):
     Threat: a restored earlier copy, with all files beside it, verifies, and has no used approval.
     """
 
-    def read(self) -> PackageLog:
+    def read(self) -> "Record":
         report = self.verify(self.path)
         if report is None:
-            return PackageLog(())
+            return Record()
         rows = query_lines(str(self.path), Filter())
         if not report.is_whole or rows.bad:
             raise LedgerDamagedError(
@@ -104,7 +73,7 @@ class PackageLedger(Struct, frozen=True):
                 where=str(self.path),
                 hint="paddock ledger verify --ledger packages",
             )
-        return PackageLog(rows.entries)
+        return replay(rows.entries)
 
     def append(self, entry: events.Entry) -> str:
         return self.append_all([entry])[0]
@@ -252,10 +221,25 @@ class _Approved(Struct, frozen=True):
 
 
 class Record(Struct):
+    entries: Sequence[StoredEntry] = ()
     packages: dict[str, RecordedPackage] = field(default_factory=dict[str, RecordedPackage])
     uses: list[ApprovalUse] = field(default_factory=list[ApprovalUse])
     problems: list[Failure] = field(default_factory=list[Failure])
     """Entries that contradict those before them."""
+    last_versions: dict[str, str] = field(default_factory=dict[str, str])
+    """Also of packages that were uninstalled since."""
+
+    @property
+    def used_approvals(self) -> frozenset[str]:
+        return frozenset(use.wo_id for use in self.uses)
+
+    def holds(self, event_type: str) -> bool:
+        return any(stored.entry.event_type == event_type for stored in self.entries)
+
+    @property
+    def ids(self) -> dict[str, str]:
+        """Map the id of each change to the id of its entry."""
+        return {each.entry.call_id: each.id for each in self.entries if each.entry.call_id}
 
     @property
     def set_digest(self) -> str:
@@ -287,6 +271,7 @@ class Record(Struct):
             why = f"{told.package_id} replaced {said}, which was not installed"
             self._note(stored, why)
         self.packages[told.package_id] = package
+        self.last_versions[told.package_id] = told.version
         if told.wo_id is not None:
             self._use(stored, package, told.installed_at)
         self._compare_set(stored, told.set_digest)
@@ -320,7 +305,7 @@ class Record(Struct):
 
 def replay(entries: Sequence[StoredEntry]) -> Record:
     """Replay entries, oldest first; faults are in `problems`, not raised."""
-    record = Record()
+    record = Record(entries)
     for stored in entries:
         record.take(stored)
     record.packages = dict(sorted(record.packages.items()))

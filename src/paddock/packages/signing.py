@@ -13,7 +13,6 @@ checks it.
 """
 
 import base64
-import binascii
 import hashlib
 import os
 import re
@@ -27,6 +26,8 @@ from msgspec.structs import asdict, replace
 
 from paddock import limits
 from paddock.errors import ConfigError, HostError, IntegrityError, UsageError
+from paddock.ledger.format.lines import decode_base64
+from paddock.ledger.format.notes import SIGNATURE_BYTES, is_signed
 from paddock.ledger.signing import SigningKey, create_key, load_key
 from paddock.packages.manifest import APPROVALS, KEYS, Digest, approval_file, key_file
 from paddock.pattern import lazy_pattern
@@ -43,7 +44,6 @@ from paddock.values.calls import Json
 ALGORITHM: Final = "Ed25519"
 _KEY_NAME: Final = "paddock/operator"
 _PUBLIC_BYTES: Final = 32
-_SIGNATURE_BYTES: Final = 64
 _KEY_FILE: Final = lazy_pattern(r"([0-9a-f]{32})\.json", re.ASCII)
 
 
@@ -55,19 +55,8 @@ class PublicKey(Struct, frozen=True):
         return hashlib.sha256(self.public).hexdigest()[:32]
 
     def verifies(self, message: bytes, signature: str) -> bool:
-        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - costs a start
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - the same
-            Ed25519PublicKey,
-        )
-
-        raw = _from_base64(signature, _SIGNATURE_BYTES)
-        if raw is None:
-            return False
-        try:
-            Ed25519PublicKey.from_public_bytes(self.public).verify(raw, message)
-        except (InvalidSignature, ValueError):
-            return False
-        return True
+        raw = decode_base64(signature) or b""
+        return len(raw) == SIGNATURE_BYTES and is_signed(self.public, raw, message)
 
 
 Keys = Mapping[str, PublicKey]
@@ -86,8 +75,8 @@ def public_half(key: SigningKey) -> PublicKey:
 
 
 def parse_public_key(text: str) -> PublicKey | None:
-    raw = _from_base64(text, _PUBLIC_BYTES)
-    return None if raw is None else PublicKey(raw)
+    raw = decode_base64(text) or b""
+    return PublicKey(raw) if len(raw) == _PUBLIC_BYTES else None
 
 
 def find_operator_key(environment: Environment) -> SigningKey | None:
@@ -161,16 +150,6 @@ def _read_key(path: Path, key_id: str) -> PublicKey:
             hint="remove it, or give it its own name",
         )
     return key
-
-
-def _from_base64(text: str, size_bytes: int) -> bytes | None:
-    try:
-        raw = binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
-    except (binascii.Error, ValueError):
-        return None
-    # Threat: base64 has spare bits, so several texts give the same bytes; accept only one.
-    is_one = base64.b64encode(raw).decode("ascii") == text
-    return raw if len(raw) == size_bytes and is_one else None
 
 
 # `ARCHIVE.sig` beside an archive contains `{digest, key_id, signature}`. The signature covers the

@@ -85,8 +85,8 @@ def sign_installed_set(depot: Depot, key: SigningKey) -> SignedSet:
 def sign_now(depot: Depot, key: SigningKey) -> SignedSet:
     """Like `sign_installed_set`, with the lock held and the key known to be enrolled."""
     installed = read_installed(depot.layout)
-    log = depot.ledger.read()
-    deviations = ledger.find_deviations(ledger.replay(log.entries), installed)
+    record = depot.ledger.read()
+    deviations = ledger.find_deviations(record, installed)
     if deviations:
         first = deviations[0]
         raise IntegrityError(
@@ -99,7 +99,7 @@ def sign_now(depot: Depot, key: SigningKey) -> SignedSet:
         _KeyRow(key_id, base64.b64encode(keys[key_id].public).decode("ascii"))
         for key_id in sorted(keys)
     )
-    after, key_id = last_telling(log.entries), signing.public_half(key).key_id
+    after, key_id = last_telling(record.entries), signing.public_half(key).key_id
     draft = SignedSet(installed.digest, listed, after, key_id, "")
     signed = replace(draft, signature=signing.sign_bytes(key, draft.signed_bytes()))
     depot.ledger.append(
@@ -261,13 +261,13 @@ def _keys_of(told: JsonFile, signed: SignedSet) -> dict[str, signing.PublicKey]:
 
 
 def require_no_rollback(
-    manifest: Manifest, old: InstalledPackage | None, log: ledger.PackageLog
+    manifest: Manifest, old: InstalledPackage | None, record: ledger.Record
 ) -> None:
     """Refuse a version below the last one. Raises: GateRefusedError: G5.
 
     Threat: an old version with a known vulnerability, signed and approved when it was new.
     """
-    problem = rollback_problem(manifest, old, log)
+    problem = rollback_problem(manifest, old, record)
     if problem:
         raise GateRefusedError(
             "G5",
@@ -277,9 +277,10 @@ def require_no_rollback(
 
 
 def rollback_problem(
-    manifest: Manifest, old: InstalledPackage | None, log: ledger.PackageLog
+    manifest: Manifest, old: InstalledPackage | None, record: ledger.Record
 ) -> str:
-    known = (log.last_version(manifest.package_id), None if old is None else old.manifest.version)
+    package_id, version = manifest.package_id, None if old is None else old.manifest.version
+    known = (record.last_versions.get(package_id), version)
     key = version_key(manifest.version)
     for last in known:
         last_key = None if last is None else version_key(last)
@@ -374,15 +375,14 @@ def approve(
 def _settle_install(
     depot: Depot, manifest: Manifest, approval: signing.PackageApproval, installed: InstalledSet
 ) -> bool:
-    log = depot.ledger.read()
-    record = ledger.replay(log.entries)
+    record = depot.ledger.read()
     if record.approval_of(manifest.package_id, manifest.digest) is not None:
         return False
     if ledger.find_deviations_of(manifest.package_id, record, installed):
         return False  # the installed files differ from the ledger: an approval repairs nothing
     claim = signing.ApprovalClaim(manifest.digest, tuple(manifest.by_path), depot.clock())
-    if approval.key_id not in read_vouched(log.entries).valid or signing.approval_problem(
-        approval, claim, signing.read_keys(depot.layout), log.used_approvals
+    if approval.key_id not in read_vouched(record.entries).valid or signing.approval_problem(
+        approval, claim, signing.read_keys(depot.layout), record.used_approvals
     ):
         return False  # its key is not valid, or its scope narrower than the installed files
     depot.ledger.append(ledger.approved_entry(manifest.package_id, manifest.version, approval))

@@ -223,7 +223,9 @@ def contract_names(directory: Path) -> list[str]:
 
 def contract_digests(directory: Path, root: Path) -> dict[str, Json]:
     return {
-        file.relative_to(root).as_posix(): _digest(file)
+        file.relative_to(root).as_posix(): digest_of(
+            read_file(file, limits.prompt_contract_bytes_max) or b""
+        )
         for file in (directory / name for name in contract_names(directory))
     }
 
@@ -231,8 +233,3 @@ def contract_digests(directory: Path, root: Path) -> dict[str, Json]:
 def is_contract(name: str) -> bool:
     file = name.rpartition("/")[2]
     return file.startswith("PRC-") and file.endswith(".json")
-
-
-def _digest(file: Path) -> str:
-    content = read_file(file, limits.prompt_contract_bytes_max)
-    return digest_of(content or b"")

@@ -160,7 +160,8 @@ def require_workspace(record: AgentRecord, layout: PlaneLayout, environment: Env
     if ".git" in (part.lower() for part in real.parts):
         hint = "give the agent the work tree, or a separate directory"
         raise _no_workspace(record, "is inside a .git directory", hint)
-    if not (_is_own_workspace(real, layout) or _is_bare_root(real, layout)):
+    is_bare_root = layout.kind is PlaneKind.BARE and real == real_path(layout.root)
+    if not (is_bare_root or _is_own_workspace(real, layout)):
         _require_apart(record, real, layout, environment)
     require_as_declared(record, real)
 
@@ -282,10 +283,6 @@ def _is_own_workspace(real: Path, layout: PlaneLayout) -> bool:
         return False
     parts = real.relative_to(agents).parts
     return len(parts) >= 2 and is_agent_name(parts[0]) and parts[1] == "workspace"
-
-
-def _is_bare_root(real: Path, layout: PlaneLayout) -> bool:
-    return layout.kind is PlaneKind.BARE and real == real_path(layout.root)
 
 
 _OPTIONS: Final = ("workspace", "parent", "toolsets")

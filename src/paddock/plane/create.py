@@ -8,6 +8,7 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Final
 
@@ -165,7 +166,11 @@ def init_project(
     Raises: UsageError, ConfigError, HostError; errors of `record`: then nothing is trusted.
     """
     discover.require_outside(directory, environment)
-    _require_apart_from_planes(real_path(directory), environment)
+    wanted = real_path(directory)
+    if not os.path.lexists(own_policy_path(discover.ProjectRoot(wanted, PlaneKind.PROJECT))):
+        # Threat: a new project's agents would work on the files that govern the plane's agents.
+        is_plane = partial(discover.is_registered_bare_plane, environment=environment)
+        _require_no_plane_above(wanted, is_plane, "name a directory outside the plane")
     with atomic.host_errors("making", directory):
         try:
             os.makedirs(directory, exist_ok=True)
@@ -183,8 +188,8 @@ def init_project(
     plane = open_plane(root, environment)
     made = [plane.layout.root, plane.layout.agent_file(MAIN_AGENT)] if plane.created else []
     trust = None
-    is_missing = not os.path.lexists(policy_file)
-    if is_missing or _is_ours_untrusted(root, policy, environment):
+    is_missing, own = not os.path.lexists(policy_file), read_own_policy(root, environment)
+    if is_missing or (own is not None and own.content == policy and not own.trusted):
         # Sequence: recorded → trusted → written. So the file is never there untrusted, or trusted
         # without an entry. Trust in bytes that no file has grants nothing.
         trust = plan_trust(policy_file, policy, now)
@@ -198,25 +203,13 @@ def init_project(
     return InitResult(root, plane, policy_file, tuple(made), trust if is_ours else None)
 
 
-def _require_apart_from_planes(root: Path, environment: Environment) -> None:
-    """Refuse a new project in a registered bare plane; keep one that has a policy.
-
-    Threat: the project's agents would work on the files that govern the plane's agents.
-    """
-    if os.path.lexists(own_policy_path(discover.ProjectRoot(root, PlaneKind.PROJECT))):
-        return
-    for above in root.parents:
-        if discover.is_registered_bare_plane(above, environment):
-            raise ConfigError(
-                f"{quote(str(root))} is in the bare plane {quote(str(above))}",
-                where=str(root),
-                hint="name a directory outside the plane",
-            )
-
-
-def _is_ours_untrusted(root: discover.ProjectRoot, policy: bytes, environment: Environment) -> bool:
-    own = read_own_policy(root, environment)
-    return own is not None and own.content == policy and not own.trusted
+def _require_no_plane_above(root: Path, is_plane: Callable[[Path], bool], hint: str) -> None:
+    for above in filter(is_plane, root.parents):
+        raise ConfigError(
+            f"{quote(str(root))} is in the bare plane {quote(str(above))}",
+            where=str(root),
+            hint=hint,
+        )
 
 
 # A bare plane. Its path is registered first and the admin's configuration written last: that file
@@ -259,7 +252,10 @@ def make_bare_plane(
     """
     discover.require_outside(directory, environment)
     wanted = real_path(directory)
-    _require_no_plane_above(wanted)
+    # Threat: the outer plane's admin works on everything below its root, including the inner
+    # plane's configuration.
+    hint = "choose another place: agents of the outer plane could change it"
+    _require_no_plane_above(wanted, discover.is_bare_plane, hint)
     if not os.path.lexists(directory):
         atomic.make_directories(directory)
     root = real_directory(directory)
@@ -277,18 +273,6 @@ def make_bare_plane(
         discover.register_bare_plane(root, environment)
         made = tuple(_build_bare(layout, blueprint, build))
     return MadePlane(layout, made, registered=True)
-
-
-def _require_no_plane_above(root: Path) -> None:
-    # Threat: the outer plane's admin works on everything below its root, including the inner
-    # plane's configuration.
-    for parent in root.parents:
-        if discover.is_bare_plane(parent):
-            raise ConfigError(
-                f"{quote(str(root))} is in the bare plane {quote(str(parent))}",
-                where=str(root),
-                hint="choose another place: agents of the outer plane could change it",
-            )
 
 
 def _require_free(root: Path, blueprint: Blueprint, leftovers: tuple[str, ...]) -> None:

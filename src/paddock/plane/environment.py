@@ -24,7 +24,6 @@ RISKY_TOOLS_VARIABLE: Final = "CP_ADMIN_ENABLE_RISKY_TOOLS"
 RISKY_TOOLS_VALUE: Final = "1"
 
 ToolProfile = Literal["production", "development"]
-TOOL_PROFILES: Final[tuple[ToolProfile, ...]] = ("production", "development")
 
 
 def allows_risky_tools(variables: Mapping[str, str]) -> bool:

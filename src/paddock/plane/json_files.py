@@ -212,24 +212,16 @@ def names_in(directory: Path) -> list[str]:
 
 
 def _broken_file(error: BrokenJsonError, text: str, file: str) -> ConfigError:
+    where, said = file, "the file contains a number that is too large, or too many levels"
     if error.kind == "syntax":
         where = f"{file}, line {error.line}, column {error.column}"
-        return ConfigError(
-            f"the file is not JSON: {error.what}", where=where, hint="correct the file"
-        )
-    if error.kind in ("twice", "constant"):
-        where = f"{file}, line {repeated_line(text) if error.kind == 'twice' else 1}"
-        said = (
-            error.what
-            if error.kind == "constant"
-            else f"the key {quote(error.what)} is given twice"
-        )
-        return ConfigError(said, where=where, hint="correct the file")
-    return ConfigError(
-        "the file contains a number that is too large, or too many levels",
-        where=file,
-        hint="correct it",
-    )
+        said = f"the file is not JSON: {error.what}"
+    elif error.kind == "twice":
+        where = f"{file}, line {repeated_line(text)}"
+        said = f"the key {quote(error.what)} is given twice"
+    elif error.kind == "constant":
+        where, said = f"{file}, line 1", error.what
+    return ConfigError(said, where=where, hint="correct the file")
 
 
 def write_object(members: Mapping[str, Json] | Struct) -> bytes:

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from paddock.plane.agents import AgentRecord
 from paddock.plane.discover import ProjectRoot
 from paddock.plane.environment import DualGate, Environment
-from paddock.plane.layout import LedgerName, PlaneLayout
+from paddock.plane.layout import PlaneLayout
 from paddock.plane.trust import PolicyFile, PolicyFiles, TrustRecord
 from paddock.values import entries as events
 from paddock.values.calls import Json
@@ -66,22 +66,14 @@ def server_reviewed(name: str, version: str, digests: Mapping[str, str], by: str
     )
 
 
-def policy_trusted(record: TrustRecord, by: str) -> events.Entry:
-    """`by` says how, such as `person`, `--yes` or `init`."""
-    return _trusted(record, by, f"trusted by {by}")
-
-
-def policy_trust_found(record: TrustRecord) -> events.Entry:
-    return _trusted(record, "", "found trusted, but not recorded")
-
-
-def _trusted(record: TrustRecord, by: str, reason: str) -> events.Entry:
+def policy_trusted(record: TrustRecord, by: str = "") -> events.Entry:
+    """`by` says how, such as `person`, `--yes` or `init`; empty for trust found unrecorded."""
     return events.Entry(
         event_type=events.POLICY_TRUSTED,
         decision="allow",
-        reason=reason,
+        reason=f"trusted by {by}" if by else "found trusted, but not recorded",
         metadata={
-            "path": str(record.path),
+            "path": record.path,
             "digest": record.digest,
             "trusted_at": record.trusted_at,
             "by": by,
@@ -179,13 +171,17 @@ MADE_WITH_DEV: Final = "made with --dev: changes of this plane need no approval"
 
 
 class WhereReport(Struct, frozen=True):
-    root: Path
-    plane: Path
-    policy: tuple[Path, ...] | None
-    ledgers: Mapping[LedgerName, Path]
-    user_config: Path
+    root: ProjectRoot
+    layout: PlaneLayout
+    files: PolicyFiles | None
+    """None where the policy does not load."""
+    environment: Environment
     gate: DualGate | None = None
     made_with_dev: bool = False
+
+    @property
+    def policy(self) -> tuple[Path, ...] | None:
+        return None if self.files is None else self.files.paths()
 
     def as_json(self) -> dict[str, Json]:
         """`{root, plane, policy[] or null, ledgers{name: path}, user_config}`.
@@ -196,27 +192,10 @@ class WhereReport(Struct, frozen=True):
         if self.gate is not None:
             gate = {"dual_gate": self.gate.as_json(), "made_with_dev": self.made_with_dev}
         return {
-            "root": str(self.root),
-            "plane": str(self.plane),
+            "root": str(self.root.path),
+            "plane": str(self.layout.root),
             "policy": None if self.policy is None else [str(path) for path in self.policy],
-            "ledgers": {name: str(path) for name, path in self.ledgers.items()},
-            "user_config": str(self.user_config),
+            "ledgers": {name: str(path) for name, path in self.layout.ledger_paths().items()},
+            "user_config": str(self.environment.user_config),
             **gate,
         }
-
-
-def where_report(
-    root: ProjectRoot,
-    layout: PlaneLayout,
-    files: PolicyFiles | None,
-    environment: Environment,
-    gate: DualGate | None = None,
-) -> WhereReport:
-    return WhereReport(
-        root=root.path,
-        plane=layout.root,
-        policy=None if files is None else files.paths(),
-        ledgers=layout.ledger_paths(),
-        user_config=environment.user_config,
-        gate=gate,
-    )

@@ -33,8 +33,8 @@ class TrustAnswer(NamedTuple):
     reason: str = ""
 
 
-class TrustRecord(Struct, frozen=True):
-    path: Path
+class TrustRecord(Strict, frozen=True):
+    path: str
     digest: str
     trusted_at: str
 
@@ -52,7 +52,7 @@ def find_trust(file: Path, content: bytes, environment: Environment) -> TrustAns
         return TrustAnswer(False, f"the record of its trust does not load: {error.message}")
     if record is None:
         return TrustAnswer(False, "it was never trusted")
-    if record.path != real:
+    if record.path != str(real):
         return TrustAnswer(False, "the record of its trust names another file")
     if record.digest != digest_of(content):
         return TrustAnswer(False, "it has changed since it was trusted")
@@ -70,26 +70,17 @@ def find_trust_record(file: Path, content: bytes, environment: Environment) -> T
 
 def plan_trust(file: Path, content: bytes, now: datetime) -> TrustRecord:
     """Pass the bytes that were shown, not the file's current ones: the yes was for those."""
-    return TrustRecord(
-        _with_real_directory(file), digest_of(content), now.astimezone(UTC).isoformat()
-    )
+    real, trusted_at = str(_with_real_directory(file)), now.astimezone(UTC).isoformat()
+    return TrustRecord(real, digest_of(content), trusted_at)
 
 
 def write_trust(record: TrustRecord, environment: Environment) -> None:
-    kept = _StoredTrust(str(record.path), record.digest, record.trusted_at)
-    write_private(_record_path(record.path, environment), kept)
-
-
-class _StoredTrust(Strict, frozen=True):
-    path: str
-    digest: str
-    trusted_at: str
+    write_private(_record_path(Path(record.path), environment), record)
 
 
 def _read_record(real: Path, environment: Environment) -> TrustRecord | None:
     path = _record_path(real, environment)
-    read = read_private(path, limits.plane_record_bytes_max, _StoredTrust)
-    return None if read is None else TrustRecord(Path(read.path), read.digest, read.trusted_at)
+    return read_private(path, limits.plane_record_bytes_max, TrustRecord)
 
 
 def trust_record_path(file: Path, environment: Environment) -> Path:

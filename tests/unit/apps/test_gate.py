@@ -340,12 +340,11 @@ def test_an_acceptance_command_that_a_gate_runs_may_ask_for_gates(operator):
     """Packages are at rest by then: whoever asks meanwhile is answered."""
     asked = []
 
-    class Asking:
-        def begins(self, gate, what):
-            if gate == "G4":
-                asked.append(gates_for_a_model(operator).json["passed"])
+    def ask(gate, step):
+        if gate == "G4":
+            asked.append(gates_for_a_model(operator).json["passed"])
 
-    check_gates(open_project(operator.plane, operator.environment()), ["G4"], Asking())
+    check_gates(open_project(operator.plane, operator.environment()), ["G4"], ask)
 
     assert asked[0] == 1
 

@@ -12,8 +12,8 @@ from paddock.collector.chains import (
     Judging,
     Offer,
     OfferRefusal,
+    OfferRefusedError,
     RefusalCode,
-    open_offer,
 )
 from paddock.ledger.format.line import PREV_OF_GENESIS, leaf_hash
 from paddock.ledger.format.lines import Genesis
@@ -28,15 +28,13 @@ def judge(
     chain: Chain, stored: Sequence[bytes], head: ChainHead, offer: Offer, lines: Sequence[bytes]
 ) -> ChainHead | OfferRefusal:
     """What comes of an offer whose lines arrive two at a time."""
-    checkpoint = open_offer(chain, head, offer)
-    if isinstance(checkpoint, OfferRefusal):
-        return checkpoint
-    judging = Judging(chain, head, offer, checkpoint, lambda start, stop: stored[start:stop])
-    for at in range(0, len(lines), 2):
-        new = judging.take(lines[at : at + 2])
-        if isinstance(new, OfferRefusal):
-            return new
-    return judging.end()
+    try:
+        judging = Judging(chain, head, offer, lambda start, stop: stored[start:stop])
+        for at in range(0, len(lines), 2):
+            judging.take(lines[at : at + 2])
+        return judging.end()
+    except OfferRefusedError as refused:
+        return refused.refusal
 
 
 @pytest.fixture
@@ -84,9 +82,7 @@ def test_lines_that_are_here_already_may_come_again_before_new_ones(host, start)
 def test_only_new_lines_are_given_back(host):
     stored, head = after(host, 5)
     offer = host.offer(3)
-    judging = Judging(
-        host.chain, head, offer, open_offer(host.chain, head, offer), lambda a, b: stored[a:b]
-    )
+    judging = Judging(host.chain, head, offer, lambda a, b: stored[a:b])
 
     assert judging.take(host.lines[3:7]) == host.lines[5:7]
 
@@ -293,14 +289,12 @@ def test_more_or_fewer_lines_than_were_signed_are_refused(host):
 
 def test_more_lines_than_were_signed_are_refused_before_they_are_looked_at(host):
     offer = host.offer(0, 4)
-    judging = Judging(
-        host.chain, NOTHING_YET, offer, open_offer(host.chain, NOTHING_YET, offer), lambda a, b: []
-    )
+    judging = Judging(host.chain, NOTHING_YET, offer, lambda a, b: [])
 
-    found = judging.take([b"x"] * 100_000)
+    with pytest.raises(OfferRefusedError) as found:
+        judging.take([b"x"] * 100_000)
 
-    assert isinstance(found, OfferRefusal)
-    assert found.code == RefusalCode.SIZE
+    assert found.value.refusal.code == RefusalCode.SIZE
 
 
 def test_from_a_changed_edge_no_root_comes_out_right(host):

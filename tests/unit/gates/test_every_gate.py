@@ -14,7 +14,7 @@ from paddock.gates.results import (
     PLANE_GATES,
     GateResult,
     Status,
-    judged,
+    Tally,
     not_applicable,
     results_json,
 )
@@ -142,20 +142,28 @@ def test_looking_changes_nothing(plane):
 # Results
 
 
+def tallied(gate: str, looks: int, *failures: Failure) -> Tally:
+    """What a gate counted: `looks` without a fault, and these failures."""
+    tally = Tally(gate)
+    tally.count(looks)
+    tally.fail(failures)
+    return tally
+
+
 def test_nothing_looked_at_is_never_a_pass():
-    assert judged("G1", 0, (), "nothing there") == not_applicable("G1", "nothing there")
-    assert judged("G1", 1, (), "nothing there") == GateResult("G1", Status.PASS, 1)
+    assert tallied("G1", 0).result("nothing there") == not_applicable("G1", "nothing there")
+    assert tallied("G1", 1).result("nothing there") == GateResult("G1", Status.PASS, 1)
 
 
 def test_a_failure_is_a_failure_however_little_was_counted():
     failure = Failure("a", "b")
-    assert judged("G1", 0, (failure,), "") == GateResult("G1", Status.FAIL, 1, (failure,))
+    assert tallied("G1", 0, failure).result("") == GateResult("G1", Status.FAIL, 1, (failure,))
 
 
 def test_the_answers_are_counted():
     results = (
-        judged("G1", 2, (), ""),
-        judged("G2", 2, (Failure("f", "r"),), ""),
+        tallied("G1", 2).result(""),
+        tallied("G2", 1, Failure("f", "r")).result(""),
         not_applicable("G3", "why"),
     )
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from paddock.gates import checks
-from paddock.gates.results import Status
+from paddock.packages.archive import read_archive
+from paddock.packages.rows import ArchiveRefusedError
 from tests.support.bad_archives import made
 from tests.support.packages import (
     Member,
@@ -20,9 +20,9 @@ FILES = {"HOT/kernel/a.txt": b"a\n", "HOT/kernel/b.txt": b"b\n"}
 
 
 def test_a_good_archive_passes_and_every_file_counts():
-    result = checks.check_archive(archive_bytes(FILES))
+    archive = read_archive(archive_bytes(FILES))
 
-    assert (result.status, result.checks, result.failures) == (Status.PASS, 3, ())
+    assert {file.path: file.content for file in archive.files} == FILES
 
 
 def spoiled(change) -> bytes:
@@ -57,12 +57,13 @@ MUTANTS = {
 
 @pytest.mark.parametrize("change", MUTANTS.values(), ids=MUTANTS)
 def test_an_archive_that_is_not_what_it_declares_fails(change):
-    result = checks.check_archive(spoiled(change))
+    with pytest.raises(ArchiveRefusedError) as refused:
+        read_archive(spoiled(change))
 
-    assert result.status is Status.FAIL
-    assert result.failures[0].reason
+    assert refused.value.failure.reason
 
 
 def test_the_malicious_set_fails():
-    for name, content in made().items():
-        assert checks.check_archive(content).status is Status.FAIL, name
+    for content in made().values():
+        with pytest.raises(ArchiveRefusedError):
+            read_archive(content)

@@ -6,7 +6,7 @@ import pytest
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.plane.create import POLICY_TEMPLATE, InitResult, init_project
 from paddock.plane.discover import ProjectRoot, find_root, plane_for, register_bare_plane
-from paddock.plane.records import where_report
+from paddock.plane.records import WhereReport
 from paddock.plane.trust import is_trusted, read_policy_files
 from paddock.values.decisions import PlaneKind
 
@@ -155,7 +155,7 @@ def test_where_says_where_everything_is(project, environment):
     layout = init_project(project, environment, NOW, record).plane.layout
     root = find_root(project, environment)
     files = read_policy_files(root, environment)
-    assert where_report(root, layout, files, environment).as_json() == {
+    assert WhereReport(root, layout, files, environment).as_json() == {
         "root": str(project),
         "plane": str(layout.root),
         "policy": [str(project / "paddock.toml")],

@@ -55,7 +55,7 @@ def test_a_loaded_policy_is_recorded_with_its_files_and_their_trust():
 
 
 def test_trust_is_recorded_with_who_gave_it():
-    record = TrustRecord(Path("/w/paddock.toml"), "sha256:x", "2026-01-01T00:00:00+00:00")
+    record = TrustRecord("/w/paddock.toml", "sha256:x", "2026-01-01T00:00:00+00:00")
     assert records.policy_trusted(record, "init") == Entry(
         "POLICY_TRUSTED",
         decision="allow",

@@ -28,7 +28,7 @@ def stored(environment) -> Path:
 def test_a_file_is_trusted_from_the_answer_on_and_not_before(file, environment):
     assert find_trust(file, CONTENT, environment) == TrustAnswer(False, "it was never trusted")
     record = record_trust(file, CONTENT, environment, NOW)
-    assert record == TrustRecord(file, digest_of(CONTENT), "2026-01-02T03:04:05+00:00")
+    assert record == TrustRecord(str(file), digest_of(CONTENT), "2026-01-02T03:04:05+00:00")
     assert find_trust(file, CONTENT, environment) == TrustAnswer(True)
     assert stat.S_IMODE(stored(environment).stat().st_mode) == 0o600
 

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
-from msgspec import Struct, to_builtins
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from paddock.apps.command import (
@@ -397,7 +398,7 @@ def _gate(options: Options, console: Console) -> int:
             project = use_project(options, console)
         except LedgerDamagedError:
             is_damaged = True
-    run = assembled.check_gates(project, names, _Progress(console))
+    run = assembled.check_gates(project, names, partial(_show_step, console))
     if options.json:
         console.write_json(results_json(run.results))
     else:
@@ -407,12 +408,9 @@ def _gate(options: Options, console: Console) -> int:
     return EXIT_NO if run.has_failed and (options.enforce or is_damaged) else 0
 
 
-class _Progress(Struct):
-    console: Console
-
-    def begins(self, gate: str, what: str) -> None:
-        if self.console.stderr.isatty():
-            self.console.warn(f"{gate}: {show_name(what)} …" if what else f"{gate} …")
+def _show_step(console: Console, gate: str, step: str) -> None:
+    if console.stderr.isatty():
+        console.warn(f"{gate}: {show_name(step)} …" if step else f"{gate} …")
 
 
 def _say(results: tuple[GateResult, ...], console: Console) -> None:

@@ -55,7 +55,7 @@ def _init(options: command.Options, console: Console) -> command.Reply:
         "policy": str(result.policy_file),
         "made": [str(path) for path in result.made],
         "already": result.already,
-        "trusted": [] if trust is None else [str(trust.path)],
+        "trusted": [] if trust is None else [trust.path],
     }
     text: list[str] = []
     if result.already:
@@ -64,7 +64,7 @@ def _init(options: command.Options, console: Console) -> command.Reply:
     if trust is not None:
         grants = "only the [network] packages setting" if options.network else "nothing"
         text.append(
-            f"trusted {trust.path.name} as written: it grants {grants} beyond the "
+            f"trusted {result.policy_file.name} as written: it grants {grants} beyond the "
             "defaults; after you edit it: paddock trust"
         )
     if options.network:
@@ -159,15 +159,15 @@ def _where(options: command.Options, console: Console) -> command.Reply:
 
 
 def _where_rows(report: WhereReport) -> Iterator[str]:
-    yield f"root     {show_name(str(report.root))}"
-    yield f"plane    {show_name(str(report.plane))}"
+    yield f"root     {show_name(str(report.root.path))}"
+    yield f"plane    {show_name(str(report.layout.root))}"
     for path in report.policy or ():
         yield f"policy   {show_name(str(path))}"
     if not report.policy:
         yield f"policy   {'not known' if report.policy is None else 'built-in defaults'}"
-    for name, path in report.ledgers.items():
+    for name, path in report.layout.ledger_paths().items():
         yield f"ledger   {name:<12}{show_name(str(path))}"
-    yield f"user     {show_name(str(report.user_config))}"
+    yield f"user     {show_name(str(report.environment.user_config))}"
     if report.gate is not None:
         yield f"gate     dual gate {report.gate}"
     if report.made_with_dev:

@@ -102,14 +102,14 @@ def open_note(note: str, key: VerifierKey) -> SignedCheckpoint:
     ]
     if not found:
         raise NoteError(f"a checkpoint that {key.name!a} did not sign")
-    if not any(_is_signed(key.public, signature, text.encode()) for signature in found):
+    if not any(is_signed(key.public, signature, text.encode()) for signature in found):
         raise NoteError("a checkpoint with an invalid signature")
     return SignedCheckpoint(checkpoint, note)
 
 
 # Cached: the same note is verified beside the ledger, beside its key and in the ledger above.
 @lru_cache(maxsize=256)
-def _is_signed(public: bytes, signature: bytes, message: bytes) -> bool:
+def is_signed(public: bytes, signature: bytes, message: bytes) -> bool:
     # Imported here: it takes longer than opening a ledger.
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - only where needed
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415 - only where needed
