@@ -1,7 +1,7 @@
-"""Compare a command's upper layer with the workspace: one difference for each path.
+"""Compare a command's upper layer with the workspace: one change for each path.
 
-A file that was only opened is not a difference; a removed directory is one for each name in it.
-Each difference records the expected workspace entry, which the commit checks. A change by another
+A file that was only opened is not a change; a removed directory is one for each name in it.
+Each change records the expected workspace entry, which the commit checks. A change by another
 process since the start is a conflict:
 
   * a workspace entry whose change time is not older than the start;
@@ -185,6 +185,12 @@ class CommandChange(Struct, frozen=True):
     """Set only where `rules.wants_content` needs it."""
     obstacle: str = ""
     """Why the change cannot be made, regardless of policy; found by inspecting the disk."""
+    lower: Look | None = None
+    upper: Look | None = None
+    version: str | None = None
+    """The version of the unchanged content, for a file with only a new mode or time."""
+    is_replaced: bool = False
+    """An entry of another kind replaces this one: its deletion, or the following creation."""
 
 
 class CommandBaseline(Struct, frozen=True):
@@ -201,18 +207,8 @@ class CommandBaseline(Struct, frozen=True):
     command was shown, and its own that have landed. None for no entry."""
 
 
-class Difference(Struct, frozen=True):
-    change: CommandChange
-    lower: Look | None
-    upper: Look | None
-    version: str | None = None
-    """The version of the unchanged content, for a file with only a new mode or time."""
-    is_replaced: bool = False
-    """An entry of another kind replaces this one: its deletion, or the following creation."""
-
-
 class CommandDifferences(Struct, frozen=True):
-    found: tuple[Difference, ...]
+    found: tuple[CommandChange, ...]
     conflicts: tuple[str, ...]
     too_deep: tuple[str, ...]
     is_whole: bool
@@ -241,11 +237,10 @@ def find_differences(
     )
 
 
-def is_only_touched(difference: Difference) -> bool:
-    change, lower = difference.change, difference.lower
-    if change.kind is not ChangeKind.MODE or lower is None:
+def is_only_touched(change: CommandChange) -> bool:
+    if change.kind is not ChangeKind.MODE or change.lower is None:
         return False
-    return (change.mode ^ lower.mode) & _PERMISSIONS == 0
+    return (change.mode ^ change.lower.mode) & _PERMISSIONS == 0
 
 
 class _Finding(Struct):
@@ -253,7 +248,7 @@ class _Finding(Struct):
     baseline: CommandBaseline
     ancestry: Ancestry
     mounted: tuple[str, ...]
-    found: list[Difference] = field(default_factory=list[Difference])
+    found: list[CommandChange] = field(default_factory=list[CommandChange])
     conflicts: list[str] = field(default_factory=list[str])
     _opaque: list[str] = field(default_factory=list[str])
     """Directories whose whole content was processed already, with a slash."""
@@ -308,8 +303,11 @@ class _Finding(Struct):
             upper.kind,
             upper.mode,
             raw.link_text or "",
+            lower=lower,
+            upper=upper,
+            is_replaced=is_replaced,
         )
-        self._add(Difference(change, lower, upper, is_replaced=is_replaced), is_late=is_orphan)
+        self._add(change, is_late=is_orphan)
 
     def _merge(self, raw: RawChange, lower: Look, upper: Look) -> None:
         if upper.mode != lower.mode:
@@ -331,9 +329,9 @@ class _Finding(Struct):
         is_changed_since = lower.status.changed_ns >= self.baseline.started_ns
         if upper.mode == before or (before is None and is_changed_since):
             return
-        change = CommandChange(path, ChangeKind.MODE, NodeKind.DIRECTORY, upper.mode)
-        is_late = before is not None and lower.mode != before
-        self._add(Difference(change, lower, upper), is_late=is_late, is_old=True)
+        kind, node = ChangeKind.MODE, NodeKind.DIRECTORY
+        change = CommandChange(path, kind, node, upper.mode, lower=lower, upper=upper)
+        self._add(change, is_late=before is not None and lower.mode != before, is_old=True)
 
     def _compare(self, raw: RawChange, lower: Look, upper: Look) -> None:
         version = None
@@ -345,8 +343,10 @@ class _Finding(Struct):
             if upper.mode == lower.mode and upper.status.modified_ns == lower.status.modified_ns:
                 return
             kind = ChangeKind.MODE
-        change = CommandChange(raw.path, kind, NodeKind.FILE, upper.mode)
-        self._add(Difference(change, lower, upper, version))
+        node, mode = NodeKind.FILE, upper.mode
+        self._add(
+            CommandChange(raw.path, kind, node, mode, lower=lower, upper=upper, version=version)
+        )
 
     def _is_as_shown(self, raw: RawChange) -> bool:
         """Compare with the file that the command was shown (`git stash`), not with the real one."""
@@ -381,18 +381,17 @@ class _Finding(Struct):
             self._delete_one(path, look, is_replaced=False)
 
     def _delete_one(self, path: str, lower: Look, *, is_replaced: bool) -> None:
-        node = lower.kind
-        change = CommandChange(path, ChangeKind.DELETED, node)
-        self._add(Difference(change, lower, None, is_replaced=is_replaced))
+        kind = ChangeKind.DELETED
+        self._add(CommandChange(path, kind, lower.kind, lower=lower, is_replaced=is_replaced))
 
-    def _add(self, difference: Difference, *, is_late: bool = False, is_old: bool = False) -> None:
+    def _add(self, change: CommandChange, *, is_late: bool = False, is_old: bool = False) -> None:
         """Add it. `is_late`: another process was first; `is_old`: its time proves nothing."""
-        change, lower = difference.change, difference.lower
+        lower = change.lower
         is_mounted = lower is not None and lower.is_mounted
         if is_mounted or f"{change.path}/".startswith(self.mounted):
-            difference = replace(difference, change=replace(change, obstacle=_MOUNTED))
-        elif _loses_sticky_bit(difference):
-            difference = replace(difference, change=replace(change, obstacle=_STICKY))
+            change = replace(change, obstacle=_MOUNTED)
+        elif _loses_sticky_bit(change):
+            change = replace(change, obstacle=_STICKY)
         if change.path in self.baseline.bases:
             mark = None if lower is None else lower.mark
             is_new, is_late = mark != self.baseline.bases[change.path], False
@@ -401,7 +400,7 @@ class _Finding(Struct):
             is_new = changed_ns >= self.baseline.started_ns and not is_old
         if is_late or is_new or self._is_elsewhere(change.path, lower):
             self.conflicts.append(change.path)
-        self.found.append(difference)
+        self.found.append(change)
 
     def _is_elsewhere(self, path: str, lower: Look | None) -> bool:
         # In a new directory only entries that exist outside the layer can be a conflict.
@@ -413,19 +412,18 @@ class _Finding(Struct):
         return above is Ancestor.REPLACED
 
 
-def _loses_sticky_bit(difference: Difference) -> bool:
+def _loses_sticky_bit(change: CommandChange) -> bool:
     # Of special bits, only those that the directory had are kept.
-    lower, upper = difference.lower, difference.upper
+    lower, upper = change.lower, change.upper
     if upper is None or upper.kind is not NodeKind.DIRECTORY:
         return False
     had = 0 if lower is None else lower.mode
     return upper.mode & ~had & stat.S_ISVTX != 0
 
 
-def _parents_first(difference: Difference) -> tuple[list[str], bool]:
-    change = difference.change
+def _parents_first(change: CommandChange) -> tuple[list[str], bool]:
     return change.path.split("/"), change.kind is not ChangeKind.DELETED
 
 
-def paths_of(differences: Sequence[Difference], *kinds: ChangeKind) -> frozenset[str]:
-    return frozenset(each.change.path for each in differences if each.change.kind in kinds)
+def paths_of(changes: Sequence[CommandChange], *kinds: ChangeKind) -> frozenset[str]:
+    return frozenset(each.path for each in changes if each.kind in kinds)
