@@ -17,6 +17,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum, IntEnum
 from typing import Final
 
@@ -102,29 +103,25 @@ class OpenLayers(Struct, frozen=True):
 
     def common_version(self, path: str) -> str | None:
         """Return the content's version if both are equal; None if not, or if one is unreadable."""
-        try:
-            with (
-                held_open(self.resolution.open(self.upper_fd, path, READ_FILE)) as upper,
-                held_open(self.resolution.open(self.lower_fd, path, READ_FILE)) as lower,
-            ):
-                return _common_version(upper, lower)
-        except OSError:
-            return None
+        with (
+            suppress(OSError),
+            held_open(self.resolution.open(self.upper_fd, path, READ_FILE)) as upper,
+            held_open(self.resolution.open(self.lower_fd, path, READ_FILE)) as lower,
+        ):
+            return _common_version(upper, lower)
+        return None
 
     def find_version(self, root_fd: int, path: str) -> str | None:
-        try:
-            with held_open(self.resolution.open(root_fd, path, READ_FILE)) as fd:
-                return digest_of_file(fd, os.fstat(fd).st_size)
-        except OSError:
-            return None
+        with suppress(OSError), held_open(self.resolution.open(root_fd, path, READ_FILE)) as fd:
+            return digest_of_file(fd, os.fstat(fd).st_size)
+        return None
 
     def link_text(self, path: str) -> str | None:
         parent, _, name = path.rpartition("/")
-        try:
-            with held_open(self.resolution.open(self.lower_fd, parent or ".", PASS)) as fd:
-                return os.readlink(name, dir_fd=fd)
-        except OSError:
-            return None
+        above = parent or "."
+        with suppress(OSError), held_open(self.resolution.open(self.lower_fd, above, PASS)) as fd:
+            return os.readlink(name, dir_fd=fd)
+        return None
 
     def is_copy(self, path: str) -> bool:
         try:
@@ -137,11 +134,10 @@ class OpenLayers(Struct, frozen=True):
 
     def directory_changed_ns(self, path: str) -> int:
         """Return the directory's change time; 0 for none."""
-        try:
-            with held_open(self.resolution.open(self.lower_fd, path or ".", PASS_DIRECTORY)) as fd:
-                return os.fstat(fd).st_ctime_ns
-        except OSError:
-            return 0
+        opened = self.resolution.open
+        with suppress(OSError), held_open(opened(self.lower_fd, path or ".", PASS_DIRECTORY)) as fd:
+            return os.fstat(fd).st_ctime_ns
+        return 0
 
 
 def _common_version(one: int, other: int) -> str | None:
