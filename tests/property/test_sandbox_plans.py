@@ -150,8 +150,8 @@ def test_every_change_has_an_answer_in_its_place(given_changes, git):
     said = judge_changes(bench, given_changes)
     assert [each.change.path for each in said] == [each.path for each in given_changes]
     for each in said:
-        assert each.is_allowed or each.outcome is Outcome.ASK or each.reason
-        if each.is_allowed and each.change.kind is not ChangeKind.DELETED:
+        assert each.lands or each.outcome is Outcome.ASK or each.reason
+        if each.lands and each.change.kind is not ChangeKind.DELETED:
             assert each.change.node not in SPECIAL_KINDS
             assert each.change.node is not NodeKind.FILE or not each.change.mode & 0o6000
 

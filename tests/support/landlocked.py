@@ -97,7 +97,7 @@ def _run(line: str, ground: Held, held: LandlockConfinement) -> Ran:
                 _become(line, ground, held, identity, said_write)
             os.close(said_write)
             _, status = os.waitpid(command, 0)
-            os.write(told_write, str(len(end_descendants()[0])).encode())
+            os.write(told_write, str(len(end_descendants())).encode())
             code = os.waitstatus_to_exitcode(status)
             code = code if code >= 0 else 128 - code
         finally:

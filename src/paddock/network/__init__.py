@@ -1,7 +1,7 @@
 """Control which hosts a command can reach: DNS, connections, TLS requests, credentials.
 
     packages    hosts of the user's package clients, as the clients and their registries report
-    names       DNS questions and answers, synthetic addresses, the name server
+    names       DNS questions and answers, synthetic addresses
     sniff       a client's first bytes: a TLS hello, the head of an HTTP request, or neither
     egress      outgoing connections: resolve names, judge addresses, connect, relay bytes
     decisions   decisions and approvals while a command runs

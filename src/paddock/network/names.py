@@ -4,14 +4,10 @@ A minimal codec for single-question messages (RFC 1035, RFC 6891). Compression i
 is refused, so no pointer is ever followed.
 """
 
-import asyncio
-import contextlib
 import hashlib
-import socket
 import struct
-from collections.abc import Awaitable, Callable
 from ipaddress import IPv4Address, IPv4Network
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
@@ -29,8 +25,7 @@ _POINTER_TO_QUESTION: Final = 0xC000 | _HEADER.size
 _DATAGRAM_MAX: Final = 1232
 """The datagram size that answers announce; it passes on all paths (DNS flag day 2020)."""
 _DNSSEC_OK: Final = 0x8000
-_AT_ONCE_MAX: Final = 64
-_DATAGRAM_BYTES_MAX: Final = 65_535
+DATAGRAM_BYTES_MAX: Final = 65_535
 _TTL_S: Final = 5
 """Short, because policy may change. A name keeps its address as long as the namespace exists."""
 _LOOPBACK: Final = IPv4Address("127.0.0.1")
@@ -64,7 +59,7 @@ def read_question(message: bytes) -> HostQuestion | None:
 
     A malformed question, or one with an invalid name, gets an error from `answer`.
     """
-    if not _HEADER.size <= len(message) <= _DATAGRAM_BYTES_MAX:
+    if not _HEADER.size <= len(message) <= DATAGRAM_BYTES_MAX:
         return None
     number, flags, questions, answers, authorities, others = _HEADER.unpack_from(message)
     if flags & _RESPONSE:
@@ -179,51 +174,3 @@ class SyntheticNames:
 
     def name_of(self, address: IPv4Address) -> str | None:
         return self._names.get(address)
-
-
-Answering = Callable[[str, bool], Awaitable[IPv4Address | bool]]
-"""From a name and whether its address is wanted, to the address, or whether the name is known."""
-
-
-class NameServer:
-    """Answer the questions of one sandbox, on a socket that was created in its network.
-
-    Threat: a flood of questions. The number answered at once is limited; the rest is dropped.
-    """
-
-    def __init__(self, fd: int, find: Answering) -> None:
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM, fileno=fd)
-        self.socket.setblocking(False)
-        self._find = find
-        self._answering: set[asyncio.Task[None]] = set()
-
-    def start(self) -> None:
-        asyncio.get_running_loop().add_reader(self.socket.fileno(), self._take)
-
-    def close(self) -> set[asyncio.Task[None]]:
-        """Stop answering; return the tasks that are still running."""
-        asyncio.get_running_loop().remove_reader(self.socket.fileno())
-        self.socket.close()
-        return self._answering
-
-    def _take(self) -> None:
-        try:
-            message, sender = self.socket.recvfrom(_DATAGRAM_BYTES_MAX)
-        except OSError:
-            return
-        if len(self._answering) < _AT_ONCE_MAX:
-            task = asyncio.get_running_loop().create_task(self._reply(message, sender))
-            self._answering.add(task)
-            task.add_done_callback(self._answering.discard)
-
-    async def _reply(self, message: bytes, sender: Any) -> None:
-        question = read_question(message)
-        if question is None:
-            return
-        found: IPv4Address | bool = True
-        if question.name:
-            found = await self._find(question.name, question.wants_address)
-        reply = answer(question, found)
-        with contextlib.suppress(OSError):
-            # The client may be gone, or the sandbox has ended.
-            self.socket.sendto(reply, sender)

@@ -39,7 +39,14 @@ from paddock.network.egress import (
     reset,
     until_ready,
 )
-from paddock.network.names import FIRST_NAME_SERVER, NameServer, SyntheticNames
+from paddock.network.names import (
+    DATAGRAM_BYTES_MAX,
+    FIRST_NAME_SERVER,
+    HostQuestion,
+    SyntheticNames,
+    answer,
+    read_question,
+)
 from paddock.network.sniff import greeting_of
 from paddock.policy.network import WEB_PORTS, Reach
 from paddock.text.show import show_name
@@ -56,6 +63,7 @@ from paddock.values.decisions import Action
 if TYPE_CHECKING:
     from paddock.network.requests import Authority
 
+_QUESTIONS_MAX: Final = 64
 _CONNECTIONS_MAX: Final = 256
 _CONNECTIONS_IN_ALL_MAX: Final = 1000
 _LISTENERS_MAX: Final = 256
@@ -171,8 +179,10 @@ class Wall:
         self._thread, self._listen, self.terms = thread, listen, terms
         *self._namespaces, questions = served
         self.decisions = Decisions(terms, thread.record)
-        self._name_server = NameServer(questions, self._answer)
-        served_at = IPv4Address(self._name_server.socket.getsockname()[0])
+        self._questions = socket.socket(socket.AF_INET, socket.SOCK_DGRAM, fileno=questions)
+        self._questions.setblocking(False)
+        self._answering: set[asyncio.Task[None]] = set()
+        served_at = IPv4Address(self._questions.getsockname()[0])
         self._names = SyntheticNames(thread.key, part=int(served_at) - int(FIRST_NAME_SERVER))
         self._listeners: dict[tuple[str, int], socket.socket] = {}
         self._listening: dict[str, asyncio.Task[str]] = {}
@@ -188,8 +198,8 @@ class Wall:
         self._outside: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._tallies: list[NetworkTally] = []
         """One per running command; a session's share a network. The last one has the limits."""
-        self._recording: list[asyncio.Task[None]] = []
-        """Records of refusals being written; the command's end waits for them."""
+        self._recording: set[asyncio.Task[None]] = set()
+        """Records being written; the command's end waits for them."""
         self._is_ended = False
         self._notices: deque[bytes] = deque()
 
@@ -223,13 +233,13 @@ class Wall:
 
     def forget(self) -> None:
         """In a forked child, close the parent's descriptors, which would outlive the command."""
-        sockets = (self._name_server.socket, *self._listeners.values(), *self._open, *self._outside)
+        sockets = (self._questions, *self._listeners.values(), *self._open, *self._outside)
         for fd in (*(each.detach() for each in sockets), *self._namespaces):
             with contextlib.suppress(OSError):
                 os.close(fd)
 
     def start(self) -> None:
-        self._name_server.start()
+        asyncio.get_running_loop().add_reader(self._questions.fileno(), self._take_question)
 
     async def listen(self, literals: Iterable[tuple[IPv4Network, tuple[int, ...]]]) -> None:
         # A listener on all addresses of a port excludes others on that port, so it comes first.
@@ -241,16 +251,15 @@ class Wall:
         """Close listeners first: unaccepted connections are dropped, decided ones are finished."""
         self._is_ended = True
         loop = asyncio.get_running_loop()
-        answering = self._name_server.close()
-        for listener in self._listeners.values():
-            loop.remove_reader(listener.fileno())
-            listener.close()
+        for own in (self._questions, *self._listeners.values()):
+            loop.remove_reader(own.fileno())
+            own.close()
         self._listeners.clear()
         self.decisions.withdraw()
         serving = [task for *_, task in self._open.values()]
         if serving:
             await asyncio.wait(serving, timeout=_END_S)
-        left = (*self._tasks, *answering)
+        left = (*self._tasks, *self._answering)
         for task in left:
             task.cancel()
         await asyncio.gather(*left, *self._listening.values(), return_exceptions=True)
@@ -260,14 +269,31 @@ class Wall:
 
     # --- names ------------------------------------------------------------------------
 
-    async def _answer(self, name: str, wants_address: bool) -> IPv4Address | bool:
-        """Return a name's synthetic address, or whether the name is known."""
+    def _take_question(self) -> None:
+        try:
+            message, sender = self._questions.recvfrom(DATAGRAM_BYTES_MAX)
+        except OSError:
+            return
+        question = read_question(message)
+        # Threat: a flood of questions: those over the limit are dropped.
+        if question is not None and len(self._answering) < _QUESTIONS_MAX:
+            self._start(self._reply(question, sender), self._answering)
+
+    async def _reply(self, question: HostQuestion, sender: Any) -> None:
+        reply = answer(question, await self._find(question) if question.name else True)
+        with contextlib.suppress(OSError):
+            # The client may be gone, or the sandbox has ended.
+            self._questions.sendto(reply, sender)
+
+    async def _find(self, question: HostQuestion) -> IPv4Address | bool:
+        """Return the name's synthetic address, or whether the name is known."""
+        name = question.name
         judge = self.terms.judge
         ports = judge.ports(name)
         if not ports:
             self.note(name, 0, rule_of(judge.connect(name, 443)))
             return False
-        if not wants_address:
+        if not question.wants_address:
             return True
         address, why = self._names.address_of(name), "too many names at once"
         if address is not None:
@@ -359,10 +385,10 @@ class Wall:
             reset(client)
             return
         client.setblocking(False)
-        task = self._start(self._serve(client, host, port))
+        task = self._start(self._serve(client, host, port), self._tasks)
         self._open[client] = host, port, task
         if self._watching is None or self._watching.done():
-            self._watching = self._start(self._watch_policy())
+            self._watching = self._start(self._watch_policy(), self._tasks)
 
     async def _serve(self, client: socket.socket, host: str, port: int) -> None:
         try:
@@ -469,10 +495,7 @@ class Wall:
         from paddock.network.requests import serve_requests  # noqa: PLC0415 - few hosts need it
 
         gate = RequestGate(self, host, port, reach)
-        try:
-            await serve_requests(client, host, port, gate, authority, self.terms.credentials)
-        finally:
-            await asyncio.gather(*gate.closing)
+        await serve_requests(client, host, port, gate, authority, self.terms.credentials)
 
     # --- what was refused -------------------------------------------------------------
 
@@ -491,15 +514,19 @@ class Wall:
             if remedy not in ("", SHOW_NETWORK):
                 text += f"; a person can allow it: {show_name(remedy)}"
             self._notices.append(f"{text}\n".encode())
-            recording = self._record_after(
-                self.terms.witness.refused, RefusedConnection(host, port, why, remedy)
-            )
-            self._recording.append(asyncio.get_running_loop().create_task(recording))
+            event = RefusedConnection(host, port, why, remedy)
+            self.record_later(self.terms.witness.refused, event)
 
-    def _start(self, what: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def record_later(self, act: Callable[..., Any], event: Any) -> None:
+        self._start(self._record_after(act, event), self._recording)
+
+    @staticmethod
+    def _start(
+        what: Coroutine[Any, Any, None], among: set[asyncio.Task[None]]
+    ) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(what)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        among.add(task)
+        task.add_done_callback(among.discard)
         return task
 
 
@@ -510,7 +537,6 @@ class RequestGate:
         self._wall, self._host, self._port, self._reach = wall, host, port, reach
         self._opened: OpenedConnection | None = None
         self._began = 0.0
-        self.closing: set[asyncio.Task[None]] = set()
 
     async def judge(self, method: str, target: str) -> str:
         """Return "" if the request is allowed, else the rule that refuses it."""
@@ -544,7 +570,7 @@ class RequestGate:
         if self._opened is not None:
             took_s = time.monotonic() - self._began
             event = ClosedConnection(self._opened, self._host, sent, received, took_s, "closed")
-            self.closing.add(asyncio.get_running_loop().create_task(self._wall.close(event)))
+            self._wall.record_later(self._wall.terms.witness.closed, event)
 
     def refused(self, code: str, said: str) -> None:
         """Record a request that failed, or was refused without a rule."""

@@ -22,8 +22,8 @@ from paddock.errors import ProtectedPathError
 from paddock.pattern import lazy_pattern
 from paddock.sandbox.changes.differences import (
     ChangeKind,
+    CommandChange,
     CommandDifferences,
-    Difference,
     OpenLayers,
     is_only_touched,
 )
@@ -171,18 +171,17 @@ class OpenedGit(Struct, frozen=True):
         conflicts = dict.fromkeys(differences.conflicts)
         packed = stat_at(self.beside.fd, "packed-refs")
         is_packed = packed is not None and packed.st_ctime_ns >= started_ns
-        found: list[Difference] = []
-        for each in differences.found:
-            change = each.change
+        found: list[CommandChange] = []
+        for change in differences.found:
             is_object = _OBJECT.fullmatch(change.path) and change.kind in _REWRITTEN
             is_file = change.path.startswith(f"{GIT}/") and change.node is NodeKind.FILE
-            if is_object or (is_file and change.path != index and is_only_touched(each)):
+            if is_object or (is_file and change.path != index and is_only_touched(change)):
                 conflicts.pop(change.path, None)
                 continue
             if is_packed and change.path.startswith(f"{GIT}/refs/"):
                 conflicts[change.path] = None
             is_index = why and change.path == index
-            found.append(replace(each, change=replace(change, obstacle=why)) if is_index else each)
+            found.append(replace(change, obstacle=why) if is_index else change)
         return replace(differences, found=tuple(found), conflicts=tuple(conflicts))
 
 

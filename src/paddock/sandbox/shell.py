@@ -28,8 +28,7 @@ from paddock.sandbox.backends import Attempt, Backends, attempt_here
 from paddock.sandbox.canary import STAGE, gaps_over
 from paddock.sandbox.changes.commit import CommitPlace
 from paddock.sandbox.changes.differences import CommandBaseline
-from paddock.sandbox.changes.judgement import JudgeContext
-from paddock.sandbox.changes.selection import Settled
+from paddock.sandbox.changes.judgement import JudgeContext, JudgedChange
 from paddock.sandbox.connections import NetworkServices
 from paddock.sandbox.conversation import Observed
 from paddock.sandbox.git.tracked import find_known_indexes
@@ -246,7 +245,7 @@ class SandboxShell:
             return self._explainer.amend(outcome, prepared, command.end)
 
     def _find_excess(
-        self, prepared: PreparedLine, command: StagedCommand, settled: tuple[Settled, ...]
+        self, prepared: PreparedLine, command: StagedCommand, settled: tuple[JudgedChange, ...]
     ) -> str:
         if not prepared.is_confined:
             return ""

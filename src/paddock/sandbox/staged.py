@@ -35,10 +35,9 @@ from paddock.sandbox.changes.differences import (
     OpenLayers,
     find_differences,
 )
-from paddock.sandbox.changes.judgement import JudgeContext
+from paddock.sandbox.changes.judgement import JudgeContext, JudgedChange
 from paddock.sandbox.changes.pending import ShownDiff, park_set, show_settled
 from paddock.sandbox.changes.selection import (
-    Settled,
     find_excess,
     refusals_of,
     refused_besides,
@@ -132,9 +131,7 @@ def with_committed(outcome: ShellOutcome, committed: Committed) -> ShellOutcome:
         return replace(outcome, refused=committed.refused, conflict=committed.conflict)
     landed = [each for each in committed.settled if each.lands]
     warnings = dict.fromkeys(
-        Warned(text, each.judgement.warned_by)
-        for each in landed
-        for text in each.judgement.warnings
+        Warned(text, each.warned_by) for each in landed for text in each.warnings
     )
     return replace(
         outcome,
@@ -446,25 +443,27 @@ class StagedCommand:
     @property
     def paths(self) -> frozenset[str]:
         """Return every path that differs from the workspace."""
-        return frozenset(each.change.path for each in self._differences.found)
+        return frozenset(each.path for each in self._differences.found)
 
     def look_again(self) -> None:
         self._differences = self._look()
 
-    def show(self, settled: tuple[Settled, ...]) -> tuple[ShownDiff, tuple[RefusedChange, ...]]:
+    def show(
+        self, settled: tuple[JudgedChange, ...]
+    ) -> tuple[ShownDiff, tuple[RefusedChange, ...]]:
         hidden = self._ran.request.plan.hidden
         return show_settled(settled, self._layers, hidden), self._refusals(settled)
 
-    def settle(self, *, grants_asks: bool) -> tuple[Settled, ...]:
+    def settle(self, *, grants_asks: bool) -> tuple[JudgedChange, ...]:
         context = self._ran.context
         if self._ran.git is not None and self._beside is not None:
             context = replace(context, git_outside=self._ran.git.outside)
         return settle(self._differences, self._layers, context, grants_asks=grants_asks)
 
-    def find_excess(self, settled: tuple[Settled, ...], most: ConfineMax) -> str:
+    def find_excess(self, settled: tuple[JudgedChange, ...], most: ConfineMax) -> str:
         return find_excess(settled, self._layers, self._place.policy.guards, most)
 
-    def commit(self, settled: tuple[Settled, ...]) -> Committed:
+    def commit(self, settled: tuple[JudgedChange, ...]) -> Committed:
         """Commit all allowed changes to the workspace, or none; raises as `commit_settled`."""
         refused = self._refusals(settled)
         if not self._differences.is_whole:
@@ -480,7 +479,7 @@ class StagedCommand:
             refused = all_refused(settled, refused, committed.conflict)
         return replace(committed, refused=refused, settled=settled)
 
-    def park(self, settled: tuple[Settled, ...], name: str) -> Json:
+    def park(self, settled: tuple[JudgedChange, ...], name: str) -> Json:
         """Return as data what `commit` would do. Raises: ApprovalUnavailableError."""
         conflict = describe_conflict(self._differences, settled)
         if conflict or not self._differences.is_whole:
@@ -500,7 +499,7 @@ class StagedCommand:
         refused = all_refused(settled, self._refusals(settled), conflict)
         return Committed(conflict=conflict, refused=refused, settled=settled)
 
-    def _refusals(self, settled: tuple[Settled, ...]) -> tuple[RefusedChange, ...]:
+    def _refusals(self, settled: tuple[JudgedChange, ...]) -> tuple[RefusedChange, ...]:
         hidden, shown = self._ran.request.plan.hidden, self._ran.ground.shown
         besides = (*self._refused, *refused_besides(self._differences))
         return (*refusals_of(settled, hidden, shown), *besides)
@@ -518,7 +517,7 @@ def _without_refreshed(
     if not index.is_known(now, is_last=True):
         if not index.is_known(own, is_last=False):
             return found
-        kept = tuple(each for each in kept if each.change.path != index.path)
+        kept = tuple(each for each in kept if each.path != index.path)
     conflicts = tuple(path for path in found.conflicts if path != index.path)
     return replace(found, found=kept, conflicts=conflicts)
 

@@ -71,5 +71,5 @@ def test_a_nul_is_refused_where_it_would_become_two_items(place: str):
 
 @pytest.mark.parametrize("content", [b"", b"1", b"2\0a", b"x\0", b"1\0a\x001\0b\x005\0c", b"-1\0a"])
 def test_other_bytes_are_no_order(content: bytes):
-    with pytest.raises(ValueError, match="not an order|unpack"):
+    with pytest.raises(ValueError, match="not an order|invalid literal"):
         Start.decode(content)

@@ -51,7 +51,7 @@ def test_a_workspace_of_an_agent_is_made_on_the_way_and_its_directory_with_it():
         CommandChange("agents/kid/workspace/a", ChangeKind.CREATED, NodeKind.FILE),
     )
     bench = JudgeContext(POLICIES[PlaneKind.BARE], ADMIN, "safe", "/work/ws", ("/usr",))
-    assert [(each.is_allowed, each.change.mode) for each in judge_changes(bench, changes)] == [
+    assert [(each.lands, each.change.mode) for each in judge_changes(bench, changes)] == [
         (True, 0o755),
         (True, 0o755),
         (True, 0o644),

@@ -1,7 +1,7 @@
 """Judge the changes in a command's upper layer, and commit or refuse them.
 
     upper                   the raw changes in the overlay's upper layer
-    differences             one difference for each path, compared with the workspace
+    differences             one change for each path, found by comparing with the workspace
     judgement               each change judged by policy; a repository's changes as one unit
     selection               the set that lands, with its limits and refusals
     pending                 the set as a diff for the approver, and as data until the answer

@@ -19,11 +19,11 @@ from paddock.policy.engine import Policy
 from paddock.policy.settings import Git
 from paddock.sandbox.changes.differences import (
     ChangeKind,
+    CommandChange,
     CommandDifferences,
-    Difference,
     OpenLayers,
 )
-from paddock.sandbox.changes.selection import Settled
+from paddock.sandbox.changes.judgement import JudgedChange
 from paddock.sandbox.changes.upper import Look
 from paddock.sandbox.git.layout import Touched, find_repositories
 from paddock.sandbox.git.rules import (
@@ -181,10 +181,9 @@ class CommitCondition(Struct, frozen=True):
 def _node(change: StagedChange) -> NodeKind:
     if isinstance(change, MakeLink):
         return NodeKind.LINK
+    is_directory = isinstance(change, MakeDirectory | RemoveDirectory)
     if isinstance(change, SetMetadata):
         is_directory = isinstance(change.old, Seen) and change.old.status.is_directory
-        return NodeKind.DIRECTORY if is_directory else NodeKind.FILE
-    is_directory = isinstance(change, MakeDirectory | RemoveDirectory)
     return NodeKind.DIRECTORY if is_directory else NodeKind.FILE
 
 
@@ -201,30 +200,25 @@ class Committed(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     conflict: str = ""
     refused: tuple[RefusedChange, ...] = ()
-    settled: tuple[Settled, ...] = ()
+    settled: tuple[JudgedChange, ...] = ()
 
 
 def find_above(
-    settled: Sequence[Settled], layers: OpenLayers, lower_directories: Mapping[str, Look]
+    settled: Sequence[JudgedChange], layers: OpenLayers, lower_directories: Mapping[str, Look]
 ) -> dict[str, Identity]:
     """Return the existing directories above the landing changes."""
     known = {path: look.identity for path, look in lower_directories.items()}
     for each in settled:
-        lower = each.difference.lower
+        lower = each.change.lower
         if lower is not None and lower.kind is NodeKind.DIRECTORY:
-            known[each.judgement.change.path] = lower.identity
-    above = {
-        path
-        for each in settled
-        if each.lands
-        for path in directories_above(each.judgement.change.path)
-    }
+            known[each.change.path] = lower.identity
+    above = {path for each in settled if each.lands for path in directories_above(each.change.path)}
     found = {path: known[path] for path in sorted(above & known.keys())}
     return {".": identity_of(layers.lower_fd), **found}
 
 
 def commit_settled(
-    settled: Sequence[Settled],
+    settled: Sequence[JudgedChange],
     layers: OpenLayers,
     place: CommitPlace,
     git: Git,
@@ -262,9 +256,9 @@ def commit_settled(
     return Committed(receipt.changes, receipt.notes)
 
 
-def describe_conflict(differences: CommandDifferences, settled: Sequence[Settled]) -> str:
+def describe_conflict(differences: CommandDifferences, settled: Sequence[JudgedChange]) -> str:
     """Describe the landing paths that another process changed meanwhile; empty for none."""
-    landing = {each.judgement.change.path for each in settled if each.lands}
+    landing = {each.change.path for each in settled if each.lands}
     paths = [path for path in differences.conflicts if path in landing]
     if not paths:
         return ""
@@ -272,45 +266,45 @@ def describe_conflict(differences: CommandDifferences, settled: Sequence[Settled
 
 
 def all_refused(
-    settled: Sequence[Settled], refused: Sequence[RefusedChange], why: str
+    settled: Sequence[JudgedChange], refused: Sequence[RefusedChange], why: str
 ) -> tuple[RefusedChange, ...]:
     lost = [
-        RefusedChange(show_name(each.judgement.change.path), FileChangedError.code, why)
+        RefusedChange(show_name(each.change.path), FileChangedError.code, why)
         for each in settled
         if each.lands
     ]
     return (*refused, *lost)
 
 
-def phases_of(settled: Sequence[Settled], layers: OpenLayers, policy: Policy) -> Phases:
+def phases_of(settled: Sequence[JudgedChange], layers: OpenLayers, policy: Policy) -> Phases:
     found: dict[int, list[StagedChange]] = {}
     landing = [each for each in settled if each.lands]
     whole = _whole_trees(landing, layers)
     for each in landing:
-        phase = found.setdefault(each.judgement.phase, [])
-        staged = _staged(each, layers, policy)
+        phase = found.setdefault(each.phase, [])
+        staged = _staged(each.change, layers, policy)
         if isinstance(staged, MakeDirectory) and staged.path.relative in whole:
             staged = replace(staged, given=GivenContent(layers.upper_fd, staged.path.relative))
         phase.append(staged)
     return [found[phase] for phase in sorted(found)]
 
 
-def _whole_trees(landing: Sequence[Settled], layers: OpenLayers) -> frozenset[str]:
+def _whole_trees(landing: Sequence[JudgedChange], layers: OpenLayers) -> frozenset[str]:
     fit: set[str] = set()
     unfit: set[str] = set()
     for each in landing:
-        change, upper = each.judgement.change, each.difference.upper
+        change, upper = each.change, each.change.upper
         if change.kind is ChangeKind.CREATED and upper is not None:
             is_alone = upper.kind is not NodeKind.FILE or upper.status.links == 1
             is_plain = upper.mode & 0o7000 == 0 and change.mode == upper.mode
             # A closed directory was opened for reading, so its mode in the layer is different.
             is_plain &= upper.kind is not NodeKind.DIRECTORY or upper.mode & 0o700 == 0o700
             if is_alone and (is_plain or upper.kind is NodeKind.LINK):
-                if upper.kind is NodeKind.DIRECTORY and not each.difference.is_replaced:
+                if upper.kind is NodeKind.DIRECTORY and not change.is_replaced:
                     fit.add(change.path)
                 continue
         unfit.add(change.path)
-    lands = {each.judgement.change.path for each in landing}
+    lands = {each.change.path for each in landing}
     for path in fit:
         with held_open(os.open(path, DIRECTORY, dir_fd=layers.upper_fd)) as fd:
             if any(f"{path}/{name}" not in lands for name in os.listdir(fd)):
@@ -319,26 +313,25 @@ def _whole_trees(landing: Sequence[Settled], layers: OpenLayers) -> frozenset[st
     return frozenset(fit - spoilt)
 
 
-def _staged(settled: Settled, layers: OpenLayers, policy: Policy) -> StagedChange:
+def _staged(change: CommandChange, layers: OpenLayers, policy: Policy) -> StagedChange:
     # The path is canonical: judging checked it.
-    difference, change = settled.difference, settled.judgement.change
     path = unchecked_path(change.path)
-    is_new = difference.lower is None or difference.is_replaced
-    old = Absent() if is_new else _seen(difference)
+    is_new = change.lower is None or change.is_replaced
+    old = Absent() if is_new else _seen(change)
     keeps = not policy.guards.is_below_generated(change.path)
-    time_ns = None if difference.upper is None else difference.upper.status.modified_ns
+    time_ns = None if change.upper is None else change.upper.status.modified_ns
     if change.kind is ChangeKind.DELETED:
         if change.node is NodeKind.DIRECTORY:
-            return RemoveDirectory(path, _seen(difference))
-        return RemoveFile(path, _seen(difference), keeps_old=keeps, overrides_read_only=True)
+            return RemoveDirectory(path, _seen(change))
+        return RemoveFile(path, _seen(change), keeps_old=keeps, overrides_read_only=True)
     if change.kind is ChangeKind.MODE:
         if change.node is NodeKind.DIRECTORY:
-            return SetMetadata(path, _seen(difference), change.mode & 0o777)
+            return SetMetadata(path, _seen(change), change.mode & 0o777)
         # Threat: another hard link of the file, possibly outside the workspace, would get the
         # mode and the time as well. So the path becomes a separate file, as with any write.
-        if difference.lower is None or difference.lower.status.links == 1:
+        if change.lower is None or change.lower.status.links == 1:
             # Threat: another process closed the file meanwhile: its content does not show that.
-            seen = replace(_seen(difference), version=difference.version)
+            seen = replace(_seen(change), version=change.version)
             return SetMetadata(path, seen, change.mode & 0o777, time_ns)
     mode, given = change.mode & 0o777, GivenContent(layers.upper_fd, change.path)
     if change.node is NodeKind.DIRECTORY:
@@ -349,8 +342,7 @@ def _staged(settled: Settled, layers: OpenLayers, policy: Policy) -> StagedChang
     return WriteFile(path, given, old, mode, time_ns, keeps_old=keeps, overrides_read_only=True)
 
 
-def _seen(difference: Difference) -> Seen:
-    lower = difference.lower
-    if lower is None:
+def _seen(change: CommandChange) -> Seen:
+    if change.lower is None:
         raise AssertionError("a change of a file that does not exist")
-    return Seen(lower.status)
+    return Seen(change.lower.status)

@@ -1,7 +1,7 @@
-"""Compare a command's upper layer with the workspace: one difference for each path.
+"""Compare a command's upper layer with the workspace: one change for each path.
 
-A file that was only opened is not a difference; a removed directory is one for each name in it.
-Each difference records the expected workspace entry, which the commit checks. A change by another
+A file that was only opened is not a change; a removed directory is one for each name in it.
+Each change records the expected workspace entry, which the commit checks. A change by another
 process since the start is a conflict:
 
   * a workspace entry whose change time is not older than the start;
@@ -17,6 +17,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum, IntEnum
 from typing import Final
 
@@ -102,29 +103,25 @@ class OpenLayers(Struct, frozen=True):
 
     def common_version(self, path: str) -> str | None:
         """Return the content's version if both are equal; None if not, or if one is unreadable."""
-        try:
-            with (
-                held_open(self.resolution.open(self.upper_fd, path, READ_FILE)) as upper,
-                held_open(self.resolution.open(self.lower_fd, path, READ_FILE)) as lower,
-            ):
-                return _common_version(upper, lower)
-        except OSError:
-            return None
+        with (
+            suppress(OSError),
+            held_open(self.resolution.open(self.upper_fd, path, READ_FILE)) as upper,
+            held_open(self.resolution.open(self.lower_fd, path, READ_FILE)) as lower,
+        ):
+            return _common_version(upper, lower)
+        return None
 
     def find_version(self, root_fd: int, path: str) -> str | None:
-        try:
-            with held_open(self.resolution.open(root_fd, path, READ_FILE)) as fd:
-                return digest_of_file(fd, os.fstat(fd).st_size)
-        except OSError:
-            return None
+        with suppress(OSError), held_open(self.resolution.open(root_fd, path, READ_FILE)) as fd:
+            return digest_of_file(fd, os.fstat(fd).st_size)
+        return None
 
     def link_text(self, path: str) -> str | None:
         parent, _, name = path.rpartition("/")
-        try:
-            with held_open(self.resolution.open(self.lower_fd, parent or ".", PASS)) as fd:
-                return os.readlink(name, dir_fd=fd)
-        except OSError:
-            return None
+        above = parent or "."
+        with suppress(OSError), held_open(self.resolution.open(self.lower_fd, above, PASS)) as fd:
+            return os.readlink(name, dir_fd=fd)
+        return None
 
     def is_copy(self, path: str) -> bool:
         try:
@@ -137,11 +134,10 @@ class OpenLayers(Struct, frozen=True):
 
     def directory_changed_ns(self, path: str) -> int:
         """Return the directory's change time; 0 for none."""
-        try:
-            with held_open(self.resolution.open(self.lower_fd, path or ".", PASS_DIRECTORY)) as fd:
-                return os.fstat(fd).st_ctime_ns
-        except OSError:
-            return 0
+        opened = self.resolution.open
+        with suppress(OSError), held_open(opened(self.lower_fd, path or ".", PASS_DIRECTORY)) as fd:
+            return os.fstat(fd).st_ctime_ns
+        return 0
 
 
 def _common_version(one: int, other: int) -> str | None:
@@ -178,6 +174,8 @@ class CommandChange(Struct, frozen=True):
     """Workspace-relative, canonical except for its characters, as read from disk."""
     kind: ChangeKind
     node: NodeKind
+    lower: Look | None = None
+    upper: Look | None = None
     mode: int = 0o644
     """Twelve bits, as in the upper layer; unused for a link or a deletion."""
     link_text: str = ""
@@ -185,6 +183,10 @@ class CommandChange(Struct, frozen=True):
     """Set only where `rules.wants_content` needs it."""
     obstacle: str = ""
     """Why the change cannot be made, regardless of policy; found by inspecting the disk."""
+    version: str | None = None
+    """The version of the unchanged content, for a file with only a new mode or time."""
+    is_replaced: bool = False
+    """An entry of another kind replaces this one: its deletion, or the following creation."""
 
 
 class CommandBaseline(Struct, frozen=True):
@@ -201,18 +203,8 @@ class CommandBaseline(Struct, frozen=True):
     command was shown, and its own that have landed. None for no entry."""
 
 
-class Difference(Struct, frozen=True):
-    change: CommandChange
-    lower: Look | None
-    upper: Look | None
-    version: str | None = None
-    """The version of the unchanged content, for a file with only a new mode or time."""
-    is_replaced: bool = False
-    """An entry of another kind replaces this one: its deletion, or the following creation."""
-
-
 class CommandDifferences(Struct, frozen=True):
-    found: tuple[Difference, ...]
+    found: tuple[CommandChange, ...]
     conflicts: tuple[str, ...]
     too_deep: tuple[str, ...]
     is_whole: bool
@@ -241,11 +233,10 @@ def find_differences(
     )
 
 
-def is_only_touched(difference: Difference) -> bool:
-    change, lower = difference.change, difference.lower
-    if change.kind is not ChangeKind.MODE or lower is None:
+def is_only_touched(change: CommandChange) -> bool:
+    if change.kind is not ChangeKind.MODE or change.lower is None:
         return False
-    return (change.mode ^ lower.mode) & _PERMISSIONS == 0
+    return (change.mode ^ change.lower.mode) & _PERMISSIONS == 0
 
 
 class _Finding(Struct):
@@ -253,7 +244,7 @@ class _Finding(Struct):
     baseline: CommandBaseline
     ancestry: Ancestry
     mounted: tuple[str, ...]
-    found: list[Difference] = field(default_factory=list[Difference])
+    found: list[CommandChange] = field(default_factory=list[CommandChange])
     conflicts: list[str] = field(default_factory=list[str])
     _opaque: list[str] = field(default_factory=list[str])
     """Directories whose whole content was processed already, with a slash."""
@@ -264,13 +255,13 @@ class _Finding(Struct):
             return
         if upper is None:
             if lower is not None:
-                self._delete(raw.path, lower, is_replaced=False)
+                self._delete(raw.path, lower)
         elif lower is None:
             above = raw.path.rpartition("/")[0]
             # Check the attribute last: it cannot be read on a file that is closed to its owner.
             is_changed = self.layers.directory_changed_ns(above) >= self.baseline.started_ns
             is_orphan = is_changed and self.layers.is_copy(raw.path)
-            self._create(raw, upper, None, is_replaced=False, is_orphan=is_orphan)
+            self._create(raw, upper, None, is_orphan=is_orphan)
         elif lower.kind is not upper.kind:
             self._replace(raw, lower, upper)
         elif upper.kind is NodeKind.DIRECTORY:
@@ -280,10 +271,10 @@ class _Finding(Struct):
         elif upper.kind is NodeKind.LINK:
             is_other = self.layers.link_text(raw.path) != raw.link_text
             if is_other or self._is_hidden(raw.path):
-                self._create(raw, upper, lower, is_replaced=False)
+                self._create(raw, upper, lower)
         else:
             # A special file of the same kind on both sides: report it as created.
-            self._create(raw, upper, lower, is_replaced=False)
+            self._create(raw, upper, lower)
 
     def _replace(self, raw: RawChange, lower: Look, upper: Look) -> None:
         # The removal of a special file is separate too: it is refused, and so is the replacement.
@@ -291,7 +282,7 @@ class _Finding(Struct):
             self._delete(raw.path, lower, is_replaced=True)
             self._create(raw, upper, None, is_replaced=True)
         else:
-            self._create(raw, upper, lower, is_replaced=False)
+            self._create(raw, upper, lower)
 
     def _create(
         self,
@@ -299,17 +290,12 @@ class _Finding(Struct):
         upper: Look,
         lower: Look | None,
         *,
-        is_replaced: bool,
+        is_replaced: bool = False,
         is_orphan: bool = False,
     ) -> None:
-        change = CommandChange(
-            raw.path,
-            ChangeKind.CREATED,
-            upper.kind,
-            upper.mode,
-            raw.link_text or "",
-        )
-        self._add(Difference(change, lower, upper, is_replaced=is_replaced), is_late=is_orphan)
+        kind, text = ChangeKind.CREATED, raw.link_text or ""
+        change = CommandChange(raw.path, kind, upper.kind, lower, upper, upper.mode, text)
+        self._add(replace(change, is_replaced=is_replaced), is_late=is_orphan)
 
     def _merge(self, raw: RawChange, lower: Look, upper: Look) -> None:
         if upper.mode != lower.mode:
@@ -331,9 +317,9 @@ class _Finding(Struct):
         is_changed_since = lower.status.changed_ns >= self.baseline.started_ns
         if upper.mode == before or (before is None and is_changed_since):
             return
-        change = CommandChange(path, ChangeKind.MODE, NodeKind.DIRECTORY, upper.mode)
-        is_late = before is not None and lower.mode != before
-        self._add(Difference(change, lower, upper), is_late=is_late, is_old=True)
+        kind, node = ChangeKind.MODE, NodeKind.DIRECTORY
+        change = CommandChange(path, kind, node, lower, upper, upper.mode)
+        self._add(change, is_late=before is not None and lower.mode != before, is_old=True)
 
     def _compare(self, raw: RawChange, lower: Look, upper: Look) -> None:
         version = None
@@ -345,8 +331,8 @@ class _Finding(Struct):
             if upper.mode == lower.mode and upper.status.modified_ns == lower.status.modified_ns:
                 return
             kind = ChangeKind.MODE
-        change = CommandChange(raw.path, kind, NodeKind.FILE, upper.mode)
-        self._add(Difference(change, lower, upper, version))
+        node, mode = NodeKind.FILE, upper.mode
+        self._add(CommandChange(raw.path, kind, node, lower, upper, mode, version=version))
 
     def _is_as_shown(self, raw: RawChange) -> bool:
         """Compare with the file that the command was shown (`git stash`), not with the real one."""
@@ -366,8 +352,9 @@ class _Finding(Struct):
     def _is_hidden(self, path: str) -> bool:
         return not self.baseline.hidden.isdisjoint((*directories_above(path), path))
 
-    def _delete(self, path: str, lower: Look, *, is_replaced: bool) -> None:
-        self._delete_one(path, lower, is_replaced=is_replaced)
+    def _delete(self, path: str, lower: Look, *, is_replaced: bool = False) -> None:
+        kind = ChangeKind.DELETED
+        self._add(CommandChange(path, kind, lower.kind, lower, is_replaced=is_replaced))
         if lower.kind is NodeKind.DIRECTORY and not lower.is_mounted:
             self._delete_all(self._names_below(path))
 
@@ -378,21 +365,16 @@ class _Finding(Struct):
         for path, look in names:
             if look.kind is NodeKind.DIRECTORY:
                 self.ancestry.current[path] = look
-            self._delete_one(path, look, is_replaced=False)
+            self._add(CommandChange(path, ChangeKind.DELETED, look.kind, look))
 
-    def _delete_one(self, path: str, lower: Look, *, is_replaced: bool) -> None:
-        node = lower.kind
-        change = CommandChange(path, ChangeKind.DELETED, node)
-        self._add(Difference(change, lower, None, is_replaced=is_replaced))
-
-    def _add(self, difference: Difference, *, is_late: bool = False, is_old: bool = False) -> None:
+    def _add(self, change: CommandChange, *, is_late: bool = False, is_old: bool = False) -> None:
         """Add it. `is_late`: another process was first; `is_old`: its time proves nothing."""
-        change, lower = difference.change, difference.lower
+        lower = change.lower
         is_mounted = lower is not None and lower.is_mounted
         if is_mounted or f"{change.path}/".startswith(self.mounted):
-            difference = replace(difference, change=replace(change, obstacle=_MOUNTED))
-        elif _loses_sticky_bit(difference):
-            difference = replace(difference, change=replace(change, obstacle=_STICKY))
+            change = replace(change, obstacle=_MOUNTED)
+        elif _loses_sticky_bit(change):
+            change = replace(change, obstacle=_STICKY)
         if change.path in self.baseline.bases:
             mark = None if lower is None else lower.mark
             is_new, is_late = mark != self.baseline.bases[change.path], False
@@ -401,7 +383,7 @@ class _Finding(Struct):
             is_new = changed_ns >= self.baseline.started_ns and not is_old
         if is_late or is_new or self._is_elsewhere(change.path, lower):
             self.conflicts.append(change.path)
-        self.found.append(difference)
+        self.found.append(change)
 
     def _is_elsewhere(self, path: str, lower: Look | None) -> bool:
         # In a new directory only entries that exist outside the layer can be a conflict.
@@ -413,19 +395,18 @@ class _Finding(Struct):
         return above is Ancestor.REPLACED
 
 
-def _loses_sticky_bit(difference: Difference) -> bool:
+def _loses_sticky_bit(change: CommandChange) -> bool:
     # Of special bits, only those that the directory had are kept.
-    lower, upper = difference.lower, difference.upper
+    lower, upper = change.lower, change.upper
     if upper is None or upper.kind is not NodeKind.DIRECTORY:
         return False
     had = 0 if lower is None else lower.mode
     return upper.mode & ~had & stat.S_ISVTX != 0
 
 
-def _parents_first(difference: Difference) -> tuple[list[str], bool]:
-    change = difference.change
+def _parents_first(change: CommandChange) -> tuple[list[str], bool]:
     return change.path.split("/"), change.kind is not ChangeKind.DELETED
 
 
-def paths_of(differences: Sequence[Difference], *kinds: ChangeKind) -> frozenset[str]:
-    return frozenset(each.change.path for each in differences if each.change.kind in kinds)
+def paths_of(changes: Sequence[CommandChange], *kinds: ChangeKind) -> frozenset[str]:
+    return frozenset(each.path for each in changes if each.kind in kinds)

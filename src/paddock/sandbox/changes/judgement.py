@@ -8,7 +8,7 @@ bits, links that lead out, impossible names. In a git directory the preset decid
 
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec import Struct, field
@@ -32,7 +32,7 @@ from paddock.policy.settings import Commit, Git
 from paddock.sandbox.changes.differences import (
     ChangeKind,
     CommandChange,
-    Difference,
+    CommandDifferences,
     OpenLayers,
     is_only_touched,
 )
@@ -65,7 +65,7 @@ _LIFTED_IN_GIT: Final = frozenset({"paths.protected", "paths.secret", "paths.gen
 _ALL_OR_NOTHING: Final = 'commit = "all", and another change of this command is refused'
 
 
-class StagedJudgement(Struct, frozen=True):
+class JudgedChange(Struct, frozen=True):
     change: CommandChange
     outcome: Outcome
     """ASK where policy would ask the approver before a file tool does this."""
@@ -79,7 +79,7 @@ class StagedJudgement(Struct, frozen=True):
     is_aside: bool = False
 
     @property
-    def is_allowed(self) -> bool:
+    def lands(self) -> bool:
         return self.outcome is Outcome.ALLOW
 
 
@@ -106,8 +106,8 @@ class JudgeContext(Struct, frozen=True):
 
 def judge_changes(
     context: JudgeContext, changes: Sequence[CommandChange]
-) -> tuple[StagedJudgement, ...]:
-    judged: list[StagedJudgement] = []
+) -> tuple[JudgedChange, ...]:
+    judged: list[JudgedChange] = []
     bare = bare_paths(context.repositories)
     for change in changes:
         place = None if context.git == "none" else find_git_place(change.path, bare)
@@ -119,8 +119,8 @@ def judge_changes(
 
 
 def settle_commit(
-    judgements: Sequence[StagedJudgement], commit: Commit, refused_besides: int = 0
-) -> tuple[StagedJudgement, ...]:
+    judgements: Sequence[JudgedChange], commit: Commit, refused_besides: int = 0
+) -> tuple[JudgedChange, ...]:
     """Under `commit = "all"`, refuse all changes if one is denied; ASK is not a denial."""
     denied = sum(each.outcome is Outcome.DENY for each in judgements)
     if commit == "each" or denied + refused_besides == 0:
@@ -128,7 +128,7 @@ def settle_commit(
     return tuple(refuse(each, PermissionDeniedError.code, _ALL_OR_NOTHING) for each in judgements)
 
 
-def _judge(context: JudgeContext, change: CommandChange) -> StagedJudgement:
+def _judge(context: JudgeContext, change: CommandChange) -> JudgedChange:
     problem = _unusable(change) or _impossible(context, change)
     if problem is not None:
         return problem
@@ -138,7 +138,7 @@ def _judge(context: JudgeContext, change: CommandChange) -> StagedJudgement:
         reason = f"{quote(change.path)} was shown as in git's index, and is not written"
         return _refused(change, ReadOnlyPathError.code, reason)
     warning = context.policy.guards.find_warning(change.path) if decision.warnings else None
-    return StagedJudgement(
+    return JudgedChange(
         change,
         decision.outcome,
         decision.code,
@@ -160,7 +160,7 @@ def _actions(change: CommandChange) -> tuple[Action, ...]:
     return (Action("file", "create", path),)
 
 
-def _unusable(change: CommandChange) -> StagedJudgement | None:
+def _unusable(change: CommandChange) -> JudgedChange | None:
     try:
         parse_asked(change.path, ())
     except PaddockError as problem:
@@ -168,7 +168,7 @@ def _unusable(change: CommandChange) -> StagedJudgement | None:
     return None
 
 
-def _impossible(context: JudgeContext, change: CommandChange) -> StagedJudgement | None:
+def _impossible(context: JudgeContext, change: CommandChange) -> JudgedChange | None:
     shown = quote(change.path)
     if change.node in SPECIAL_KINDS:
         return _refused(change, SpecialFileError.code, f"{shown} is a FIFO, socket or device")
@@ -194,7 +194,7 @@ def _impossible(context: JudgeContext, change: CommandChange) -> StagedJudgement
     return None
 
 
-def _judge_link(context: JudgeContext, change: CommandChange) -> StagedJudgement | None:
+def _judge_link(context: JudgeContext, change: CommandChange) -> JudgedChange | None:
     """Refuse a link to a secret, or out of the workspace except to the plan's readable places."""
     shown = f"{quote(change.path)} is a link to {quote(change.link_text)}"
     text = change.link_text
@@ -240,7 +240,7 @@ def _within(parent: str, text: str) -> str | None:
 
 def _judge_in_git(
     context: JudgeContext, change: CommandChange, directory: str, name: str
-) -> StagedJudgement:
+) -> JudgedChange:
     known = next(
         (each for each in context.repositories if each.path == directory), GitDirectory(directory)
     )
@@ -260,18 +260,18 @@ def _judge_in_git(
     if judged is None and not ruling.is_allowed:
         reason = f"{quote(change.path)} is not committed by the git preset: {ruling.reason}"
         judged = _refused(change, ProtectedPathError.code, reason)
-    judged = judged or StagedJudgement(change, Outcome.ALLOW)
+    judged = judged or JudgedChange(change, Outcome.ALLOW)
     return replace(judged, phase=int(ruling.phase), is_aside=ruling.is_aside)
 
 
-def _denied_in_git(context: JudgeContext, change: CommandChange) -> StagedJudgement | None:
+def _denied_in_git(context: JudgeContext, change: CommandChange) -> JudgedChange | None:
     for rule in decide(context.policy, context.chain, _actions(change), Writer.COMMAND).matched:
         if rule.outcome is Outcome.DENY and rule.source not in _LIFTED_IN_GIT:
-            return StagedJudgement(change, Outcome.DENY, rule.code, rule.reason, rule)
+            return JudgedChange(change, Outcome.DENY, rule.code, rule.reason, rule)
     return None
 
 
-def follow_directories(judgements: Sequence[StagedJudgement]) -> tuple[StagedJudgement, ...]:
+def follow_directories(judgements: Sequence[JudgedChange]) -> tuple[JudgedChange, ...]:
     """Adjust directories to their content: create them for landing entries, keep non-empty ones."""
     landing: set[str] = set()
     staying: dict[str, Outcome] = {}
@@ -286,14 +286,14 @@ def follow_directories(judgements: Sequence[StagedJudgement]) -> tuple[StagedJud
 
 
 def _following(
-    judgement: StagedJudgement, landing: set[str], staying: dict[str, Outcome]
-) -> StagedJudgement:
+    judgement: JudgedChange, landing: set[str], staying: dict[str, Outcome]
+) -> JudgedChange:
     change = judgement.change
     if change.node is not NodeKind.DIRECTORY:
         return judgement
-    if change.kind is ChangeKind.CREATED and not judgement.is_allowed and change.path in landing:
+    if change.kind is ChangeKind.CREATED and not judgement.lands and change.path in landing:
         made = replace(change, mode=_NEW_DIRECTORY_MODE)
-        return StagedJudgement(made, Outcome.ALLOW, phase=judgement.phase)
+        return JudgedChange(made, Outcome.ALLOW, phase=judgement.phase)
     kept = staying.get(change.path, Outcome.ALLOW)
     if change.kind is ChangeKind.DELETED and kept > judgement.outcome:
         reason = f"{quote(change.path)} is not empty: something in it may not be removed"
@@ -304,7 +304,7 @@ def _following(
     return judgement
 
 
-def refuse(judgement: StagedJudgement, code: str, reason: str) -> StagedJudgement:
+def refuse(judgement: JudgedChange, code: str, reason: str) -> JudgedChange:
     if judgement.outcome is Outcome.DENY:
         return judgement
     # Keep the rule only if it is the reason.
@@ -312,12 +312,12 @@ def refuse(judgement: StagedJudgement, code: str, reason: str) -> StagedJudgemen
     return replace(judgement, outcome=Outcome.DENY, code=code, reason=reason, rule=rule)
 
 
-def _obstructed(change: CommandChange) -> StagedJudgement:
+def _obstructed(change: CommandChange) -> JudgedChange:
     return _refused(change, ReadOnlyPathError.code, f"{quote(change.path)} {change.obstacle}")
 
 
-def _refused(change: CommandChange, code: str, reason: str) -> StagedJudgement:
-    return StagedJudgement(change, Outcome.DENY, code, reason)
+def _refused(change: CommandChange, code: str, reason: str) -> JudgedChange:
+    return JudgedChange(change, Outcome.DENY, code, reason)
 
 
 # --- the changes of one repository land together, or not at all -----------------
@@ -334,39 +334,25 @@ def _refused(change: CommandChange, code: str, reason: str) -> StagedJudgement:
 _BYTES_MAX: Final = 256_000_000
 
 
-class Unseen(Struct, frozen=True):
-    closed: Sequence[str] = ()
-    shown: Collection[str] = ()
-    """The closed names, and names below them, that it was shown after all."""
-    too_deep: Sequence[str] = ()
-    """Directories below which changes were not read."""
-
-
 class _Repository(Struct):
     trees: list[Naming] = field(default_factory=list[Naming])
     inside: list[int] = field(default_factory=list[int])
-    is_formed: bool | None = None
 
 
 class Units:
     def __init__(
-        self,
-        found: Sequence[Difference],
-        directories: Sequence[GitDirectory],
-        layers: OpenLayers,
-        unseen: Unseen,
-        workspace: str,
+        self, differences: CommandDifferences, layers: OpenLayers, context: JudgeContext
     ) -> None:
-        self._found = found
-        self._layers = layers
-        self._unseen = unseen
-        self._by_path = {each.change.path: each for each in found}
-        self._in_work: dict[str, int] = {}
+        self._found, self._too_deep = differences.found, differences.too_deep
+        self._layers, self._closed = layers, context.unseen
+        # The closed names, and names below them, that it was shown after all.
+        self._shown = context.shown - context.stand_ins
+        self._by_path = {each.path: each for each in self._found}
         self._repositories: defaultdict[str, _Repository] = defaultdict(_Repository)
-        if directories:
-            self._group(directories, workspace)
+        if context.repositories:
+            self._group(context.repositories, context.workspace)
 
-    def settle(self, judged: Sequence[StagedJudgement]) -> tuple[StagedJudgement, ...]:
+    def settle(self, judged: Sequence[JudgedChange]) -> tuple[JudgedChange, ...]:
         judged = self._with_asides(judged)
         refusals = {
             name: why
@@ -384,19 +370,19 @@ class Units:
         return without_empty(judged, settled)
 
     def _group(self, directories: Sequence[GitDirectory], workspace: str) -> None:
-        made = (each.change.path for each in self._found if each.change.kind is ChangeKind.CREATED)
+        made = (each.path for each in self._found if each.kind is ChangeKind.CREATED)
         layers = self._layers
         fds = (layers.lower_fd, layers.upper_fd)
         sides = Sides(self._before, self._after, fds, layers.resolution)
         trees = find_work_trees(directories, made, (self._before, self._after), workspace)
         namings = {each.place: Naming(each, sides) for each in trees}
-        bare = bare_paths(directories)
+        bare, in_work = bare_paths(directories), dict[str, int]()
         for number, each in enumerate(self._found):
-            path = each.change.path
+            path = each.path
             place = find_git_place(path, bare)
             if place is None:
-                if each.change.node is not NodeKind.DIRECTORY:
-                    self._in_work[path] = number
+                if each.node is not NodeKind.DIRECTORY:
+                    in_work[path] = number
                 continue
             above = (".", *directories_above(path), path)
             tree = next((namings[one].tree for one in reversed(above) if one in namings), None)
@@ -405,6 +391,8 @@ class Units:
             self._repositories[tree.common].inside.append(number)
         for naming in namings.values():
             if naming.tree.common in self._repositories:
+                paths = ((_below(naming.tree, path), number) for path, number in in_work.items())
+                naming.changed = {name: number for name, number in paths if name}
                 self._repositories[naming.tree.common].trees.append(naming)
 
     def _before(self, path: str) -> bytes | None:
@@ -412,71 +400,67 @@ class Units:
         return read_content(layers.lower_fd, path, _BYTES_MAX, layers.resolution)
 
     def _after(self, path: str) -> bytes | None:
-        difference = self._by_path.get(path)
-        if difference is None:
+        change = self._by_path.get(path)
+        if change is None:
             return self._before(path)
-        if difference.change.kind is ChangeKind.DELETED:
+        if change.kind is ChangeKind.DELETED:
             return None
         return read_content(self._layers.upper_fd, path, CONTENT_BYTES_MAX)
 
-    def _find_refusal(self, repository: _Repository, judged: Sequence[StagedJudgement]) -> str:
+    def _find_refusal(self, repository: _Repository, judged: Sequence[JudgedChange]) -> str:
         try:
             why = self._search_refusal(repository, judged)
         except HostError as error:
             why = error.message
         return why if why and self._is_formed(repository) else ""
 
-    def _search_refusal(self, repository: _Repository, judged: Sequence[StagedJudgement]) -> str:
+    def _search_refusal(self, repository: _Repository, judged: Sequence[JudgedChange]) -> str:
         for number in repository.inside:
             each = judged[number]
-            if not (each.is_allowed or each.is_aside):
+            if not (each.lands or each.is_aside):
                 return _reason_of(each)
         found = (self._find_refusal_in(tree, judged) for tree in repository.trees)
         return next((why for why in found if why), "")
 
-    def _find_refusal_in(self, tree: Naming, judged: Sequence[StagedJudgement]) -> str:
+    def _find_refusal_in(self, tree: Naming, judged: Sequence[JudgedChange]) -> str:
         refused = {
             name: number
-            for name, number in self._changed(tree).items()
-            if not judged[number].is_allowed and not is_only_touched(self._found[number])
+            for name, number in tree.changed.items()
+            if not judged[number].lands and not is_only_touched(self._found[number])
         }
-        if refused:
-            named = self._named_in(tree)
-            for name, number in refused.items():
-                if name in named:
-                    return _reason_of(judged[number])
+        for name, number in refused.items():
+            if name in tree.named:
+                return _reason_of(judged[number])
         draft = tree.find_draft()
         if draft is not None:
             return f"{quote(os.fsdecode(draft))} is a temporary file of Paddock: run it again"
-        deep = next((path for path in self._unseen.too_deep if _below(tree.tree, path)), None)
+        deep = next((path for path in self._too_deep if _below(tree.tree, path)), None)
         if deep is not None:
             return f"{quote(deep)} is too deep to be read"
-        closed = _all_below(tree.tree, self._unseen.closed)
+        closed = _all_below(tree.tree, self._closed)
         if closed and not tree.tree.is_sure:
             return "the location of its work tree cannot be determined"
-        shown = _all_below(tree.tree, self._unseen.shown)
+        shown = _all_below(tree.tree, self._shown)
         unseen = tree.find_unseen(closed, shown) if closed else None
         if unseen is None:
             return ""
         return f"{quote(os.fsdecode(unseen))} would change, and the command was not shown that file"
 
-    def _with_asides(self, judged: Sequence[StagedJudgement]) -> Sequence[StagedJudgement]:
+    def _with_asides(self, judged: Sequence[JudgedChange]) -> Sequence[JudgedChange]:
         marked = list(judged)
         for repository in self._repositories.values():
             for number in repository.inside:
                 each = judged[number]
-                if not (each.is_allowed or each.is_aside) and self._is_aside(repository, number):
+                if not (each.lands or each.is_aside) and self._is_aside(repository, number):
                     marked[number] = replace(each, is_aside=True)
         return marked
 
     def _is_formed(self, repository: _Repository) -> bool:
-        if repository.is_formed is None:
-            repository.is_formed = any(
-                self._found[number].change.node is not NodeKind.DIRECTORY
-                and not self._is_aside(repository, number)
-                for number in repository.inside
-            )
-        return repository.is_formed
+        return any(
+            self._found[number].node is not NodeKind.DIRECTORY
+            and not self._is_aside(repository, number)
+            for number in repository.inside
+        )
 
     def _is_aside(self, repository: _Repository, number: int) -> bool:
         try:
@@ -485,12 +469,12 @@ class Units:
             return False
 
     def _changes_nothing(self, repository: _Repository, number: int) -> bool:
-        difference = self._found[number]
-        change, lower = difference.change, difference.lower
-        if change.node is not NodeKind.FILE or lower is None or change.kind is ChangeKind.DELETED:
+        change = self._found[number]
+        is_deleted = change.kind is ChangeKind.DELETED
+        if change.node is not NodeKind.FILE or change.lower is None or is_deleted:
             return False
         if change.kind is ChangeKind.MODE:
-            return is_only_touched(difference)
+            return is_only_touched(change)
         above, _, name = change.path.rpartition("/")
         if name == "index":
             return any(
@@ -501,26 +485,13 @@ class Units:
             return before is not None and after is not None and differ_in_upstreams(before, after)
         return False
 
-    def _changed(self, tree: Naming) -> dict[bytes, int]:
-        return {
-            name: number
-            for path, number in self._in_work.items()
-            if (name := _below(tree.tree, path))
-        }
-
-    def _named_in(self, tree: Naming) -> frozenset[bytes]:
-        """Raises: HostError."""
-        changed = frozenset(self._changed(tree))
-        return tree.named(changed) if changed and tree.tree.is_sure else changed
-
     def _named(self, repository: _Repository) -> Iterable[int]:
         for tree in repository.trees:
-            changed = self._changed(tree)
             try:
-                named = self._named_in(tree)
+                named = tree.named
             except HostError:
-                named = frozenset(changed)
-            yield from (changed[name] for name in named)
+                named = frozenset(tree.changed)
+            yield from (tree.changed[name] for name in named)
 
     def _spread_refusals(self, refusals: dict[str, str]) -> dict[str, str]:
         held = dict(refusals)
@@ -542,17 +513,10 @@ class Units:
         for root, (name, _) in by_root.items():
             for above in (".", *directories_above(root)):
                 outer, tree = by_root.get(above, (name, None))
-                if tree is not None and outer != name and self._has_moved(tree, root):
+                if tree is not None and outer != name and tree.has_moved(_below(tree.tree, root)):
                     ties.setdefault(outer, []).append(name)
                     ties.setdefault(name, []).append(outer)
         return ties
-
-    @staticmethod
-    def _has_moved(tree: Naming, root: str) -> bool:
-        try:
-            return tree.has_moved(_below(tree.tree, root))
-        except HostError:
-            return True
 
 
 def _below(tree: WorkTree, path: str) -> bytes:
@@ -569,27 +533,27 @@ def _all_below(tree: WorkTree, paths: Iterable[str]) -> frozenset[bytes]:
     return frozenset(name for path in paths if (name := _below(tree, path)))
 
 
-def _reason_of(judgement: StagedJudgement) -> str:
+def _reason_of(judgement: JudgedChange) -> str:
     path = quote(judgement.change.path)
     return judgement.reason if path in judgement.reason else f"{path}: {judgement.reason}"
 
 
 def without_empty(
-    judged: Sequence[StagedJudgement], settled: list[StagedJudgement]
-) -> tuple[StagedJudgement, ...]:
+    judged: Sequence[JudgedChange], settled: list[JudgedChange]
+) -> tuple[JudgedChange, ...]:
     """Refuse new directories in which nothing lands, because what would is now refused."""
     landing: set[str] = set()
     held: dict[str, str] = {}
     for before, after in zip(judged, settled, strict=True):
-        if before.is_allowed and not after.is_allowed:
+        if before.lands and not after.lands:
             held.update(dict.fromkeys(directories_above(after.change.path), after.reason))
     for each in settled:
         is_directory = each.change.node is NodeKind.DIRECTORY
-        if each.is_allowed and not (is_directory and each.change.path in held):
+        if each.lands and not (is_directory and each.change.path in held):
             landing.update(directories_above(each.change.path))
     return tuple(
         refuse(each, PermissionDeniedError.code, held[each.change.path])
-        if each.is_allowed
+        if each.lands
         and each.change.kind is ChangeKind.CREATED
         and each.change.node is NodeKind.DIRECTORY
         and each.change.path in held

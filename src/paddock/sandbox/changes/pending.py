@@ -16,7 +16,7 @@ from paddock import limits
 from paddock.errors import ApprovalUnavailableError, ConfigError
 from paddock.ledger.format.line import encode_json
 from paddock.sandbox.changes.differences import ChangeKind, CommandChange, OpenLayers
-from paddock.sandbox.changes.selection import Settled
+from paddock.sandbox.changes.judgement import JudgedChange
 from paddock.sandbox.changes.upper import Look
 from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.host.host_facts import find_content
@@ -225,7 +225,7 @@ class ShownDiff(Struct, frozen=True):
 
 
 def show_settled(
-    settled: Sequence[Settled], layers: OpenLayers, hidden: Sequence[str]
+    settled: Sequence[JudgedChange], layers: OpenLayers, hidden: Sequence[str]
 ) -> ShownDiff:
     """Return the diff of all landing changes, without content of `hidden`. Raises: HostError."""
     closed = tuple(f"{name}/" for name in hidden)
@@ -233,18 +233,20 @@ def show_settled(
         return _show([each for each in settled if each.lands], layers, closed)
 
 
-def _show(landing: Sequence[Settled], layers: OpenLayers, closed: tuple[str, ...]) -> ShownDiff:
+def _show(
+    landing: Sequence[JudgedChange], layers: OpenLayers, closed: tuple[str, ...]
+) -> ShownDiff:
     rows: list[str] = []
     bound: list[list[str | int]] = []
     left = limits.shell_diff_bytes_max
     hidden = 0
     for each in landing:
-        bound.append(_digested(each, layers))
+        bound.append(_digested(each.change, layers))
         row = ""
         if left > 0:
-            row = _row(each, layers, closed, _FILE_LINES_WHOLE)
+            row = _row(each.change, layers, closed, _FILE_LINES_WHOLE)
         if len(row) > left > 0:
-            row = _row(each, layers, closed, _FILE_LINES_MAX)
+            row = _row(each.change, layers, closed, _FILE_LINES_MAX)
         left -= len(row)
         if left < 0:
             hidden += 1
@@ -254,13 +256,12 @@ def _show(landing: Sequence[Settled], layers: OpenLayers, closed: tuple[str, ...
         rows.append(f"[{hidden} more changed paths are not shown: the diff is cut]")
     text = "\n".join(rows) if rows else "[nothing would change]"
     digest = digest_of(encode_json(bound).encode("utf-8", "surrogateescape"))
-    warnings = dict.fromkeys(text for each in landing for text in each.judgement.warnings)
+    warnings = dict.fromkeys(text for each in landing for text in each.warnings)
     return ShownDiff(text, digest, tuple(warnings))
 
 
-def _digested(settled: Settled, layers: OpenLayers) -> list[str | int]:
-    change = settled.judgement.change
-    version = settled.difference.version or ""
+def _digested(change: CommandChange, layers: OpenLayers) -> list[str | int]:
+    version = change.version or ""
     is_written = change.kind in (ChangeKind.CREATED, ChangeKind.MODIFIED)
     if is_written and change.node is NodeKind.FILE:
         with held_open(layers.resolution.open(layers.upper_fd, change.path, READ_FILE)) as fd:
@@ -269,24 +270,18 @@ def _digested(settled: Settled, layers: OpenLayers) -> list[str | int]:
     return [change.path, *kinds, change.mode, change.link_text, version]
 
 
-def _row(
-    settled: Settled,
-    layers: OpenLayers,
-    closed: tuple[str, ...],
-    lines_max: int,
-) -> str:
-    difference, change = settled.difference, settled.judgement.change
+def _row(change: CommandChange, layers: OpenLayers, closed: tuple[str, ...], lines_max: int) -> str:
     name, is_file = _name(change), change.node is NodeKind.FILE
     if change.kind is ChangeKind.MODE:
-        return f"{name}: {', '.join(_metadata_notes(settled, difference.lower))}"
+        return f"{name}: {', '.join(_metadata_notes(change, change.lower))}"
     label = f"link {change.kind.value}" if change.node is NodeKind.LINK else change.kind.value
     # Threat: a dry run on a file that may be written but not read.
     if f"{change.path}/".startswith(closed):
         closing = ["and may not be read"] if is_file else []
-        return ", ".join((f"{name}: {label}", *closing, *_metadata_notes(settled, None)))
-    notes = [*_old_kind(settled, layers), *_metadata_notes(settled, difference.lower)]
-    before = _content(layers, layers.lower_fd, change.path, difference.lower)
-    after = _content(layers, layers.upper_fd, change.path, difference.upper)
+        return ", ".join((f"{name}: {label}", *closing, *_metadata_notes(change, None)))
+    notes = [*_old_kind(change, layers), *_metadata_notes(change, change.lower)]
+    before = _content(layers, layers.lower_fd, change.path, change.lower)
+    after = _content(layers, layers.upper_fd, change.path, change.upper)
     if before is None or after is None or b"\0" in before + after:
         return ", ".join((f"{name}: {label}", "binary or too large to compare", *notes))
     diff = unified_diff(before, after, show_name(change.path), lines_max)
@@ -304,8 +299,8 @@ def _name(change: CommandChange) -> str:
     return f"{name} -> {show_name(change.link_text)}" if change.link_text else name
 
 
-def _old_kind(settled: Settled, layers: OpenLayers) -> list[str]:
-    change, lower = settled.judgement.change, settled.difference.lower
+def _old_kind(change: CommandChange, layers: OpenLayers) -> list[str]:
+    lower = change.lower
     if change.kind is not ChangeKind.CREATED or lower is None:
         return []
     if lower.kind is not NodeKind.LINK:
@@ -313,9 +308,8 @@ def _old_kind(settled: Settled, layers: OpenLayers) -> list[str]:
     return [f"was a link -> {show_name(layers.link_text(change.path) or '?')}"]
 
 
-def _metadata_notes(settled: Settled, old: Look | None) -> list[str]:
-    change, upper = settled.judgement.change, settled.difference.upper
-    usual = _USUAL_MODES.get(change.node)
+def _metadata_notes(change: CommandChange, old: Look | None) -> list[str]:
+    upper, usual = change.upper, _USUAL_MODES.get(change.node)
     if usual is None or upper is None:
         return []
     if old is not None and old.kind is upper.kind:

@@ -13,7 +13,6 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from functools import cached_property
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock import limits
@@ -30,15 +29,13 @@ from paddock.sandbox.changes.differences import (
     ChangeKind,
     CommandChange,
     CommandDifferences,
-    Difference,
     OpenLayers,
     paths_of,
 )
 from paddock.sandbox.changes.judgement import (
     JudgeContext,
-    StagedJudgement,
+    JudgedChange,
     Units,
-    Unseen,
     follow_directories,
     judge_changes,
     refuse,
@@ -66,7 +63,9 @@ _READABLE_BY_ALL: Final = 0o444
 
 
 class Obstacles:
-    def __init__(self, found: Sequence[Difference], layers: OpenLayers, guards: PathGuards) -> None:
+    def __init__(
+        self, found: Sequence[CommandChange], layers: OpenLayers, guards: PathGuards
+    ) -> None:
         self._lower_fd = layers.lower_fd
         self._guards = guards
         self._resolution = layers.resolution
@@ -74,28 +73,28 @@ class Obstacles:
         self._created = _directories(found, ChangeKind.CREATED)
         self._removed = set(_directories(found, ChangeKind.DELETED))
 
-    def find(self, difference: Difference) -> str:
+    def find(self, change: CommandChange) -> str:
         return (
-            difference.change.obstacle
-            or _own_obstacle(difference)
-            or self._content_obstacle(difference)
-            or self._directory_obstacle(difference)
+            change.obstacle
+            or _own_obstacle(change)
+            or self._content_obstacle(change)
+            or self._directory_obstacle(change)
         )
 
-    def keep(self, judged: Sequence[StagedJudgement]) -> bool:
+    def keep(self, judged: Sequence[JudgedChange]) -> bool:
         """Note directories whose removal was refused; True: judge their contents again."""
         staying = {
             each.change.path
             for each in judged
             if each.change.path in self._removed
             and each.change.kind is ChangeKind.DELETED
-            and not each.is_allowed
+            and not each.lands
         }
         self._removed -= staying
         return any(not self._is_writable(path) for path in staying)
 
-    def _content_obstacle(self, difference: Difference) -> str:
-        change, lower = difference.change, difference.lower
+    def _content_obstacle(self, change: CommandChange) -> str:
+        lower = change.lower
         if lower is None or lower.kind is not NodeKind.FILE or change.kind is ChangeKind.MODE:
             return ""
         if lower.mode & _READABLE_BY_ALL == _READABLE_BY_ALL:
@@ -107,10 +106,10 @@ class Obstacles:
             return ""
         return "could not be kept in the history: this user may not read it"
 
-    def _directory_obstacle(self, difference: Difference) -> str:
-        if _stays_in_place(difference):
+    def _directory_obstacle(self, change: CommandChange) -> str:
+        if _stays_in_place(change):
             return ""
-        parent = self._existing_parent(difference.change.path)
+        parent = self._existing_parent(change.path)
         if parent is None or self._is_writable(parent):
             return ""
         where = "the workspace's root" if parent == "." else quote(parent)
@@ -141,8 +140,8 @@ class Obstacles:
             return os.access(name, rights, dir_fd=fd, effective_ids=set_id)
 
 
-def _own_obstacle(difference: Difference) -> str:
-    change, lower, upper = difference.change, difference.lower, difference.upper
+def _own_obstacle(change: CommandChange) -> str:
+    lower, upper = change.lower, change.upper
     if change.kind is ChangeKind.MODIFIED and lower is not None:
         user = os.geteuid()
         if user not in (0, lower.status.uid):
@@ -156,19 +155,17 @@ def _own_obstacle(difference: Difference) -> str:
     return ""
 
 
-def _stays_in_place(difference: Difference) -> bool:
-    change, lower = difference.change, difference.lower
+def _stays_in_place(change: CommandChange) -> bool:
     if change.kind is not ChangeKind.MODE:
         return False
     # A file with several hard links becomes a separate file: see `commit`.
-    return change.node is NodeKind.DIRECTORY or lower is None or lower.status.links == 1
+    is_directory, lower = change.node is NodeKind.DIRECTORY, change.lower
+    return is_directory or lower is None or lower.status.links == 1
 
 
-def _directories(found: Sequence[Difference], kind: ChangeKind) -> frozenset[str]:
+def _directories(found: Sequence[CommandChange], kind: ChangeKind) -> frozenset[str]:
     return frozenset(
-        each.change.path
-        for each in found
-        if each.change.kind is kind and each.change.node is NodeKind.DIRECTORY
+        each.path for each in found if each.kind is kind and each.node is NodeKind.DIRECTORY
     )
 
 
@@ -176,18 +173,9 @@ _BROUGHT: Final = (ChangeKind.CREATED, ChangeKind.MODIFIED)
 _PRESENT: Final = (*_BROUGHT, ChangeKind.MODE)
 
 
-class Settled(Struct, frozen=True):
-    difference: Difference
-    judgement: StagedJudgement
-
-    @property
-    def lands(self) -> bool:
-        return self.judgement.is_allowed
-
-
 def settle(
     differences: CommandDifferences, layers: OpenLayers, context: JudgeContext, *, grants_asks: bool
-) -> tuple[Settled, ...]:
+) -> tuple[JudgedChange, ...]:
     """Judge every difference and settle which land; locates repositories.
 
     `grants_asks`: the approver agreed to the diff. Raises: HostError.
@@ -202,31 +190,29 @@ def settle(
             for each in repositories
         )
     context = replace(context, repositories=repositories)
-    changes = [each.change for each in found]
+    changes = list(found)
     if context.git == "safe":
         nested = {each.path: each.nested for each in repositories}
         changes = [_with_content(each, nested, layers.upper_fd) for each in changes]
-    unseen = Unseen(context.unseen, context.shown - context.stand_ins, differences.too_deep)
-    units = Units(found, repositories, layers, unseen, context.workspace)
+    units = Units(differences, layers, context)
     # A name that another process changed may have been unseen as well.
     renames = Renames(found, layers, (*context.unseen, *differences.conflicts))
     obstacles = Obstacles(found, layers, context.policy.guards)
     while True:
         tried = [
-            replace(change, obstacle=why) if (why := obstacles.find(each)) else change
-            for each, change in zip(found, changes, strict=True)
+            replace(each, obstacle=why) if (why := obstacles.find(each)) else each
+            for each in changes
         ]
         judged = _apply_answer(judge_changes(context, tried), grants=grants_asks)
-        judged = _settle_units(found, judged, units, renames)
+        judged = _settle_units(judged, units, renames)
         if not obstacles.keep(judged):
             break
-    judged = _within_limit(found, judged, context.policy.settings.limits.change_set_bytes_max)
-    judged = settle_commit(judged, context.commit, len(refused_besides(differences)))
-    return tuple(Settled(*pair) for pair in zip(found, judged, strict=True))
+    judged = _within_limit(judged, context.policy.settings.limits.change_set_bytes_max)
+    return settle_commit(judged, context.commit, len(refused_besides(differences)))
 
 
 def refusals_of(
-    settled: Sequence[Settled], hidden: Sequence[str], shown: Collection[str] = ()
+    settled: Sequence[JudgedChange], hidden: Sequence[str], shown: Collection[str] = ()
 ) -> tuple[RefusedChange, ...]:
     """Report the changes that do not land.
 
@@ -235,7 +221,7 @@ def refusals_of(
     """
     closed = tuple(f"{name}/" for name in hidden)
     found: list[RefusedChange] = []
-    for judged in (each.judgement for each in settled if not each.lands):
+    for judged in (each for each in settled if not each.lands):
         path, rule = judged.change.path, judged.rule
         is_gone = judged.change.kind is ChangeKind.DELETED
         if path in shown or not (is_gone and f"{path}/".startswith(closed)):
@@ -258,9 +244,7 @@ def _with_content(
     return replace(change, content=find_content(upper_fd, change.path, CONTENT_BYTES_MAX))
 
 
-def _apply_answer(
-    judged: Sequence[StagedJudgement], *, grants: bool
-) -> tuple[StagedJudgement, ...]:
+def _apply_answer(judged: Sequence[JudgedChange], *, grants: bool) -> tuple[JudgedChange, ...]:
     if not any(each.outcome is Outcome.ASK for each in judged):
         return tuple(judged)
     if grants:
@@ -279,29 +263,22 @@ def _apply_answer(
 
 
 def _settle_units(
-    found: Sequence[Difference],
-    judged: Sequence[StagedJudgement],
-    units: Units,
-    renames: "Renames",
-) -> tuple[StagedJudgement, ...]:
+    judged: Sequence[JudgedChange], units: Units, renames: "Renames"
+) -> tuple[JudgedChange, ...]:
     while True:
-        bound = units.settle(renames.settle(_without_blocked(found, judged)))
+        bound = units.settle(renames.settle(_without_blocked(judged)))
         bound = follow_directories(bound)
         if [each.outcome for each in bound] == [each.outcome for each in judged]:
             return bound
         judged = bound
 
 
-def _without_blocked(
-    found: Sequence[Difference], judged: Sequence[StagedJudgement]
-) -> tuple[StagedJudgement, ...]:
+def _without_blocked(judged: Sequence[JudgedChange]) -> tuple[JudgedChange, ...]:
     """Refuse entries that replace one whose removal is refused, and all entries below."""
     taken = {
-        difference.change.path
-        for difference, judgement in zip(found, judged, strict=True)
-        if difference.is_replaced
-        and difference.change.kind is ChangeKind.DELETED
-        and not judgement.is_allowed
+        each.change.path
+        for each in judged
+        if each.change.is_replaced and each.change.kind is ChangeKind.DELETED and not each.lands
     }
     if not taken:
         return tuple(judged)
@@ -325,18 +302,18 @@ def _without_blocked(
 
 class Renames:
     def __init__(
-        self, found: Sequence[Difference], layers: OpenLayers, unseen: Iterable[str]
+        self, found: Sequence[CommandChange], layers: OpenLayers, unseen: Iterable[str]
     ) -> None:
         self._found, self._layers = found, layers
         self._unseen = frozenset(unseen)
 
-    def settle(self, judged: Sequence[StagedJudgement]) -> tuple[StagedJudgement, ...]:
+    def settle(self, judged: Sequence[JudgedChange]) -> tuple[JudgedChange, ...]:
         """Refuse both halves of a rename if one does not land."""
-        if all(each.is_allowed for each in judged):
+        if all(each.lands for each in judged):
             return tuple(judged)
         settled = list(judged)
         for group in self._groups:
-            kept = next((judged[each] for each in group if not judged[each].is_allowed), None)
+            kept = next((judged[each] for each in group if not judged[each].lands), None)
             if kept is not None:
                 path = quote(kept.change.path)
                 why = f"it is one rename with {path}, which does not land: {kept.reason}"
@@ -368,20 +345,20 @@ class Renames:
                 copied[version].append(number)
         return [*pairs, *(each for each in copied.values() if _joins(each, gone, made))]
 
-    def _halves(self, kinds: Collection[ChangeKind]) -> dict[int, Difference]:
+    def _halves(self, kinds: Collection[ChangeKind]) -> dict[int, CommandChange]:
         return {
             number: each
             for number, each in enumerate(self._found)
-            if each.change.kind in kinds
-            and self._unseen.isdisjoint((*directories_above(each.change.path), each.change.path))
-            and not _is_in_git(each.change.path)
+            if each.kind in kinds
+            and self._unseen.isdisjoint((*directories_above(each.path), each.path))
+            and not _is_in_git(each.path)
         }
 
-    def _version(self, each: Difference, *, is_read: bool) -> str | None:
+    def _version(self, each: CommandChange, *, is_read: bool) -> str | None:
         _, size_bytes = _measure(each)
         if not size_bytes or not is_read:
             return str(size_bytes) if size_bytes else None
-        layers, lower, path = self._layers, each.lower, each.change.path
+        layers, lower, path = self._layers, each.lower, each.path
         if each.upper is not None:
             return layers.find_version(layers.upper_fd, path)
         if lower is None or (lower.status.uid != os.geteuid() and not lower.mode & stat.S_IROTH):
@@ -393,31 +370,23 @@ def _joins(group: Iterable[int], gone: Mapping[int, object], made: Mapping[int, 
     return not (gone.keys().isdisjoint(group) or made.keys().isdisjoint(group))
 
 
-def _measure(each: Difference) -> tuple[NodeKind, int]:
+def _measure(each: CommandChange) -> tuple[NodeKind, int]:
     look = each.upper or each.lower
     is_file = look is not None and look.kind is NodeKind.FILE
-    return each.change.node, look.status.size_bytes if look is not None and is_file else 0
+    return each.node, look.status.size_bytes if look is not None and is_file else 0
 
 
-def _within_limit(
-    found: Sequence[Difference], judged: Sequence[StagedJudgement], bytes_max: int
-) -> tuple[StagedJudgement, ...]:
-    pairs = zip(found, judged, strict=True)
-    total_bytes = sum(_brought_bytes(each) for each, judgement in pairs if judgement.is_allowed)
+def _within_limit(judged: Sequence[JudgedChange], bytes_max: int) -> tuple[JudgedChange, ...]:
+    total_bytes = written_bytes(judged)
     if total_bytes <= bytes_max:
         return tuple(judged)
     why = f"the command wrote {total_bytes} bytes, {bytes_max} are allowed: nothing is kept"
     return tuple(refuse(each, PermissionDeniedError.code, why) for each in judged)
 
 
-def _brought_bytes(difference: Difference) -> int:
-    upper = difference.upper
-    is_written = upper is not None and difference.change.kind in _BROUGHT
-    return _measure(difference)[1] if is_written else 0
-
-
-def written_bytes(settled: Sequence[Settled]) -> int:
-    return sum(_brought_bytes(each.difference) for each in settled if each.lands)
+def written_bytes(settled: Sequence[JudgedChange]) -> int:
+    landing = (each.change for each in settled if each.lands)
+    return sum(_measure(each)[1] for each in landing if each.upper and each.kind in _BROUGHT)
 
 
 def refused_besides(differences: CommandDifferences) -> tuple[RefusedChange, ...]:
@@ -449,23 +418,23 @@ _CHECK_IGNORE: Final = ("git", *GIT_OPTIONS, "check-ignore", "-z", "--stdin")
 
 
 def find_excess(
-    settled: Sequence[Settled], layers: OpenLayers, guards: PathGuards, most: ConfineMax
+    settled: Sequence[JudgedChange], layers: OpenLayers, guards: PathGuards, most: ConfineMax
 ) -> str:
     """Return the limit that the landing changes exceed without a question; empty for none."""
     lost = [each for each in settled if _could_lose(each, guards)]
     if not _excess(lost, most):
         return ""
     # The slow checks only if needed.
-    ignored = _find_ignored(layers.lower_fd, map(_path, lost))
-    lost = [each for each in lost if _path(each) not in ignored]
-    if any(_is_in_git(_path(each)) for each in settled if each.lands):
+    ignored = _find_ignored(layers.lower_fd, (each.change.path for each in lost))
+    lost = [each for each in lost if each.change.path not in ignored]
+    if any(_is_in_git(each.change.path) for each in settled if each.lands):
         known = frozenset(_find_as_indexed(layers.lower_fd, lost))
-        lost = [each for each in lost if _path(each) not in known]
+        lost = [each for each in lost if each.change.path not in known]
     return _excess(lost, most)
 
 
-def _could_lose(settled: Settled, guards: PathGuards) -> bool:
-    change = settled.judgement.change
+def _could_lose(settled: JudgedChange, guards: PathGuards) -> bool:
+    change = settled.change
     path = change.path
     return (
         settled.lands
@@ -478,17 +447,13 @@ def _could_lose(settled: Settled, guards: PathGuards) -> bool:
     )
 
 
-def _path(settled: Settled) -> str:
-    return settled.judgement.change.path
-
-
 def _is_in_git(path: str) -> bool:
     return ".git" in path.split("/")
 
 
-def _excess(lost: Sequence[Settled], most: ConfineMax) -> str:
-    deleted = sum(each.judgement.change.kind is ChangeKind.DELETED for each in lost)
-    size = sum(each.difference.lower.status.size_bytes for each in lost if each.difference.lower)
+def _excess(lost: Sequence[JudgedChange], most: ConfineMax) -> str:
+    deleted = sum(each.change.kind is ChangeKind.DELETED for each in lost)
+    size = sum(each.change.lower.status.size_bytes for each in lost if each.change.lower)
     if len(lost) > most.files:
         return f"{len(lost)} files are changed or deleted, [shell] confine_max is {most.files}"
     if deleted > most.deleted:
@@ -516,13 +481,13 @@ def _find_ignored(root_fd: int, paths: Iterable[str]) -> frozenset[str]:
     return frozenset(map(os.fsdecode, done.stdout.split(b"\0")[:-1]))
 
 
-def _find_as_indexed(root_fd: int, lost: Sequence[Settled]) -> Iterator[str]:
-    wanted = frozenset(os.fsencode(_path(each)) for each in lost)
+def _find_as_indexed(root_fd: int, lost: Sequence[JudgedChange]) -> Iterator[str]:
+    wanted = frozenset(os.fsencode(each.change.path) for each in lost)
     found = find_indexed(IndexPlace(".", root_fd, ".git/"), wanted)
     entries = {entry.path: entry.object_id for entry in found}
     left = _COMPARED_BYTES_MAX
     for each in lost:
-        path, lower = _path(each), each.difference.lower
+        path, lower = each.change.path, each.change.lower
         named = entries.get(os.fsencode(path))
         if named is None or lower is None or lower.status.size_bytes > left:
             continue

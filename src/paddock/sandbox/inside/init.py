@@ -33,18 +33,6 @@ from paddock.sandbox.inside.protocol import (
     ViewChange,
 )
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Protocol
-
-    class UseWatcher(Protocol):
-        def reap(self) -> object: ...
-
-        def used_kb(self) -> int: ...
-
-        def hold(self, channel: _socket.socket) -> None: ...
-
-
 KILL_SIGNAL = 9
 _TERMINATE_SIGNAL = 15
 STOP_SIGNAL = 19
@@ -59,17 +47,6 @@ _TICK_S = 0.05
 """The interval for reaping orphans, and the shortest interval for memory checks."""
 _TICK_SHARE = 20
 """Memory checks take at most this fraction (1/N) of the time."""
-
-
-def receive_order(control: _socket.socket) -> tuple[Start, list[int]] | None:
-    content, fds = receive(control, 16, 4)
-    if not content:
-        return None
-    order_fd, *streams = fds
-    try:
-        return Start.decode(os.pread(order_fd, os.fstat(order_fd).st_size, 0)), streams
-    finally:
-        os.close(order_fd)
 
 
 def send_report(control: int, report: CommandReport, *fds: int) -> None:
@@ -95,74 +72,6 @@ def receive(control: _socket.socket, bytes_max: int, fds_max: int) -> tuple[byte
     space = _socket.CMSG_SPACE(4 * fds_max)
     message, extra, _, _ = control.recvmsg(bytes_max, space, _socket.MSG_CMSG_CLOEXEC)
     return message, [fd for _, _, data in extra for fd in struct.unpack(f"{len(data) // 4}i", data)]
-
-
-def watch(
-    pid: int,
-    control: _socket.socket,
-    others: tuple[int, ...],
-    deadline_s: float,
-    watcher: UseWatcher,
-    most_kb: int,
-) -> tuple[bytes, int]:
-    """Watch until it ends, reaches its time or memory limit, or the runtime stops waiting.
-
-    Return which, and the most memory seen, in KiB. Orphans are reaped meanwhile, because each
-    counts against the command's process limit. On `control` the runtime can add or subtract time
-    (milliseconds as text) or hold the processes; `others` become readable when it is gone.
-    """
-    events = select.poll()
-    ended = os.pidfd_open(pid)
-    for fd in (ended, control.fileno(), *others):
-        events.register(fd, select.POLLIN)
-    next_check_s = 0.0
-    seen_kb = 0
-    try:
-        while True:
-            left = deadline_s - time.monotonic()
-            ready = [fd for fd, _ in events.poll(max(0, int(min(left, _TICK_S) * 1000) + 1))]
-            if ended in ready:
-                return EXITED, seen_kb
-            if ready:
-                more = _handle(control, watcher) if ready == [control.fileno()] else None
-                if more is None:
-                    return CANCELLED, seen_kb
-                deadline_s += more
-                continue
-            began = time.monotonic()
-            if began >= deadline_s:
-                return TIMED_OUT, seen_kb
-            watcher.reap()
-            if began < next_check_s:
-                continue
-            now_kb = watcher.used_kb()
-            seen_kb = max(seen_kb, now_kb)
-            if now_kb > most_kb:
-                return MEMORY, seen_kb
-            now = time.monotonic()
-            next_check_s = now + _TICK_SHARE * (now - began)
-    finally:
-        os.close(ended)
-
-
-def _handle(control: _socket.socket, watcher: UseWatcher) -> float | None:
-    """Handle a message; return the seconds to add to the deadline, None if the runtime is gone."""
-    try:
-        message, fds = receive(control, 32, 1)
-    except OSError:
-        return None
-    if message == TERMINATE:
-        _signal_all(_TERMINATE_SIGNAL)
-        return 0.0
-    if message != HOLD:
-        return int(message) / 1000 if message else None
-    began = time.monotonic()
-    channel = _socket.socket(fileno=fds[0])
-    try:
-        watcher.hold(channel)
-    finally:
-        channel.close()
-    return time.monotonic() - began
 
 
 def count_unreached() -> int:
@@ -269,10 +178,8 @@ def _threads(process: bytes) -> list[bytes]:
         return []
 
 
-def used_kb(limit_kb: int) -> int:
-    """Return KiB, including private file systems; up to `limit_kb` an estimate, never too low."""
-    processes = find_processes()
-    files = _files_kb()
+def used_kb(processes: list[bytes], files: int, limit_kb: int) -> int:
+    """Return KiB; `files`: in private file systems. Up to the limit an estimate, never too low."""
     estimate = files + sum(resident_kb(process) for process in processes)
     if estimate <= limit_kb:
         return estimate
@@ -354,47 +261,122 @@ _YIELD_S = 0.001
 
 
 class InitProcess:
+    STATE_FILE = ENDED_IN
+
     def __init__(
-        self, control: _socket.socket, life: int, memory_limit_kb: int, *, has_own_network: bool
+        self,
+        control: _socket.socket,
+        others: tuple[int, ...],
+        memory_limit_kb: int,
+        *,
+        has_own_network: bool = False,
     ) -> None:
+        """`others` become readable when the runtime is gone."""
         self._has_own_network = has_own_network
         self._control = control
-        self._life = life
+        self._others = others
         self._memory_limit_kb = memory_limit_kb
         self._main = -1
         self._status = 0
 
     def serve(self) -> None:
         # The namespaces stay until the stage is closed: removing them delays the next command.
-        order = None if self._wait() else receive_order(self._control)
-        if order is not None:
-            self._serve(*order)
+        if not self._wait() and self.serve_order():
             self._wait()
 
-    def _serve(self, start: Start, streams: list[int]) -> None:
+    def serve_order(self) -> bool:
+        """Run one command and report its end; return False if the runtime orders none."""
+        content, fds = receive(self._control, 16, 4)
+        if not content:
+            return False
+        order_fd, *streams = fds
         try:
-            self._main = self._spawn(start, streams)
+            start = Start.decode(os.pread(order_fd, os.fstat(order_fd).st_size, 0))
+            report = self._spawn(start, streams)
+        finally:
+            for fd in fds:
+                os.close(fd)
+        left = -1
+        if report is None:
+            ending, memory_kb = self._watch(time.monotonic() + start.timeout_ms / 1000)
+            report = CommandReport(ending, survivors=self._end_all(), memory_kb=memory_kb)
+            report.status = self._status
+            if self._has_own_network and (ending != EXITED or self._status):
+                report.unreached = count_unreached()
+            left = self._open_left() if ending == EXITED else -1
+        send_report(self._control.fileno(), report, *([left] if left >= 0 else []))
+        return True
+
+    def _watch(self, deadline_s: float) -> tuple[bytes, int]:
+        """Watch until it ends, reaches its time or memory limit, or the runtime stops waiting.
+
+        Return which, and the most memory seen, in KiB. Orphans are reaped meanwhile, because each
+        counts against the command's process limit. On `control` the runtime can add or subtract
+        time (milliseconds as text) or hold the processes.
+        """
+        events = select.poll()
+        ended = os.pidfd_open(self._main)
+        control = self._control.fileno()
+        for fd in (ended, control, *self._others):
+            events.register(fd, select.POLLIN)
+        next_check_s = 0.0
+        seen_kb = 0
+        try:
+            while True:
+                left = deadline_s - time.monotonic()
+                ready = [fd for fd, _ in events.poll(max(0, int(min(left, _TICK_S) * 1000) + 1))]
+                if ended in ready:
+                    return EXITED, seen_kb
+                if ready:
+                    more = self._handle() if ready == [control] else None
+                    if more is None:
+                        return CANCELLED, seen_kb
+                    deadline_s += more
+                    continue
+                began = time.monotonic()
+                if began >= deadline_s:
+                    return TIMED_OUT, seen_kb
+                self.reap()
+                if began < next_check_s:
+                    continue
+                now_kb = self.used_kb()
+                seen_kb = max(seen_kb, now_kb)
+                if now_kb > self._memory_limit_kb:
+                    return MEMORY, seen_kb
+                now = time.monotonic()
+                next_check_s = now + _TICK_SHARE * (now - began)
+        finally:
+            os.close(ended)
+
+    def _handle(self) -> float | None:
+        """Handle a message; return seconds to add to the deadline, None if the runtime is gone."""
+        try:
+            message, fds = receive(self._control, 32, 1)
+        except OSError:
+            return None
+        if message == TERMINATE:
+            _signal_all(_TERMINATE_SIGNAL)
+            return 0.0
+        if message != HOLD:
+            return int(message) / 1000 if message else None
+        began = time.monotonic()
+        channel = _socket.socket(fileno=fds[0])
+        try:
+            self.hold(channel)
+        finally:
+            channel.close()
+        return time.monotonic() - began
+
+    def _spawn(self, start: Start, streams: list[int]) -> CommandReport | None:
+        """Start the command; return why it does not run, None if it does."""
+        try:
+            self._main = self._start(start, streams)
         except OSError as error:
             where = os.fsencode(error.filename or start.argv[0])
-            report = CommandReport(NOT_STARTED, code=error.errno or 0, where=where)
-            send_report(self._control.fileno(), report)
-            return
-        finally:
-            for fd in streams:
-                os.close(fd)
-        deadline_s = time.monotonic() + start.timeout_ms / 1000
-        ending, memory_kb = watch(
-            self._main, self._control, (self._life,), deadline_s, self, self._memory_limit_kb
-        )
-        survivors = self._end_all()
-        unreached = 0
-        if self._has_own_network and (ending != EXITED or self._status):
-            unreached = count_unreached()
-        report = CommandReport(ending, self._status, survivors, memory_kb, unreached=unreached)
-        left = _open_left() if ending == EXITED else -1
-        send_report(self._control.fileno(), report, *([left] if left >= 0 else []))
+            return CommandReport(NOT_STARTED, code=error.errno or 0, where=where)
+        return None
 
-    def _spawn(self, start: Start, streams: list[int]) -> int:
+    def _start(self, start: Start, streams: list[int]) -> int:
         if start.script:
             _write_new(BEGIN, start.script)
         if not start.rows:
@@ -415,12 +397,12 @@ class InitProcess:
 
     def _wait(self) -> bool:
         waiting = select.poll()
-        waiting.register(self._control.fileno(), select.POLLIN)
-        waiting.register(self._life, select.POLLIN)
-        return any(fd == self._life for fd, _ in waiting.poll())
+        for fd in (self._control.fileno(), *self._others):
+            waiting.register(fd, select.POLLIN)
+        return any(fd in self._others for fd, _ in waiting.poll())
 
     def used_kb(self) -> int:
-        return used_kb(self._memory_limit_kb)
+        return used_kb(find_processes(), _files_kb(), self._memory_limit_kb)
 
     def reap(self) -> bool:
         while True:
@@ -432,6 +414,8 @@ class InitProcess:
                 return True
             if pid == self._main:
                 self._status = status
+                # Its pid may be reused from now on.
+                self._main = -1
 
     def hold(self, channel: _socket.socket) -> None:
         """Stop every process, apply the requested changes, then resume those that were running."""
@@ -455,6 +439,14 @@ class InitProcess:
                     os.kill(int(process), _CONTINUE_SIGNAL)
                 except ProcessLookupError:
                     continue
+
+    def _open_left(self) -> int:
+        """Threat: it may be a pipe without a writer, or a link. The reader checks its type."""
+        try:
+            flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+            return os.open(self.STATE_FILE, flags)
+        except OSError:
+            return -1
 
     def _end_all(self) -> int:
         if not self.reap():
@@ -556,14 +548,6 @@ def _write_new(path: bytes, content: bytes) -> None:
             content = content[os.write(fd, content) :]
     finally:
         os.close(fd)
-
-
-def _open_left() -> int:
-    """Threat: it may be a pipe without a writer, or a link. The reader checks its type."""
-    try:
-        return os.open(ENDED_IN, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return -1
 
 
 def _spawn(start: Start, actions: list[tuple[object, ...]]) -> int:

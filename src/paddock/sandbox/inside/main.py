@@ -236,7 +236,7 @@ class Loop:
                     send(control, protocol.SERVED, *setup.served)
                 close_all_but({control, self._life})
                 sock = _socket.socket(fileno=control)
-                InitProcess(sock, self._life, memory_kb, has_own_network=is_private).serve()
+                InitProcess(sock, (self._life,), memory_kb, has_own_network=is_private).serve()
                 code = 0
             except OSError as error:
                 report = CommandReport(NOT_CONFINED, code=error.errno or 0, where=setup.step)

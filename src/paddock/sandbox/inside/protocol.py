@@ -20,7 +20,7 @@ else:
 
 @dataclass_transform()
 class _Record:
-    """A record of int, bytes and list[bytes] fields. All non-list fields are sent first, as one."""
+    """A record of int, bytes and list[bytes] fields."""
 
     def __init__(self, *first: object, **named: object) -> None:
         names = self.__annotations__
@@ -32,24 +32,31 @@ class _Record:
             getattr(self, name)
 
     def encode(self) -> bytes:
-        plain: list[bytes] = []
-        lists: list[list[bytes]] = []
+        parts: list[bytes] = []
         for name, kind in self.__annotations__.items():
             value = getattr(self, name)
-            if kind == "list[bytes]":
-                lists.append(value)
-            else:
-                plain.append(b"%d" % value if kind == "int" else value)
-        return _encode([plain, *lists])
+            if kind != "list[bytes]":
+                value = [b"%d" % value if kind == "int" else value]
+            if any(b"\0" in item for item in value):
+                raise ValueError("a NUL in an argument, a path or a variable")
+            parts += [b"%d" % len(value), *value]
+        return b"\0".join(parts)
 
     @classmethod
     def decode(cls, content: bytes) -> Self:
-        kinds = cls.__annotations__
-        lists = [name for name, kind in kinds.items() if kind == "list[bytes]"]
-        plain, *rest = _decode(content, 1 + len(lists))
-        values: dict[str, object] = dict(zip(lists, rest, strict=True))
-        for name, item in zip((each for each in kinds if each not in lists), plain, strict=True):
-            values[name] = int(item) if kinds[name] == "int" else item
+        """Raises: ValueError."""
+        parts = content.split(b"\0")
+        values: dict[str, object] = {}
+        for name, kind in cls.__annotations__.items():
+            count = int(parts[0]) if parts and parts[0].isdigit() else -1
+            items, parts = parts[1 : 1 + count], parts[1 + count :]
+            is_list = kind == "list[bytes]"
+            if len(items) != count or not (is_list or count == 1):
+                raise ValueError("not an order of the launcher")
+            item = items if is_list else items[0]
+            values[name] = int(items[0]) if kind == "int" else item
+        if parts:
+            raise ValueError("not an order of the launcher")
         return cls(**values)
 
 
@@ -178,25 +185,6 @@ class CommandReport(_Record):
     code: int = 0
     where: bytes = b""
     unreached: int = 0
-
-
-def _encode(fields: list[list[bytes]]) -> bytes:
-    if any(b"\0" in item for items in fields for item in items):
-        raise ValueError("a NUL in an argument, a path or a variable")
-    return b"\0".join(part for items in fields for part in (b"%d" % len(items), *items))
-
-
-def _decode(content: bytes, count: int) -> list[list[bytes]]:
-    parts = content.split(b"\0")
-    fields: list[list[bytes]] = []
-    at = 0
-    while at < len(parts) and parts[at].isdigit():
-        end = at + 1 + int(parts[at])
-        fields.append(parts[at + 1 : end])
-        at = end
-    if len(fields) != count or at != len(parts):
-        raise ValueError("not an order of the launcher")
-    return fields
 
 
 HOST_IDS_FIRST = 0x7A000000

@@ -89,8 +89,8 @@ def descendants(ancestor: int) -> list[Process]:
     return below
 
 
-def end_descendants() -> tuple[set[int], list[tuple[int, int]]]:
-    """Kill all descendants and reap the children; return the pids that ran, and the reaped ones.
+def end_descendants() -> set[int]:
+    """Kill all descendants, which the caller reaps; return the pids that ran.
 
     First all are stopped, until no new one appears: a stopped process cannot fork.
     Threat: a chain of processes that fork and exit. None is reaped before all have ended: zombies
@@ -105,7 +105,7 @@ def end_descendants() -> tuple[set[int], list[tuple[int, int]]]:
         while idle < _ROUNDS_MAX and _has_living():
             idle = 0 if _signal_all(KILL_SIGNAL, seen) else idle + 1
             time.sleep(_ROUND_S)
-    return {pid for pid, _ in seen}, reap()
+    return {pid for pid, _ in seen}
 
 
 def _signal_all(number: int, seen: set[tuple[int, int]]) -> bool:
@@ -128,13 +128,6 @@ def _has_living() -> bool:
     return True
 
 
-def used_kb(limit_kb: int) -> int:
-    """Return the descendants' memory in KiB: shared pages count at most once per process."""
-    tree = [pid for pid, *_ in descendants(os.getpid())]
-    estimate = sum(init.resident_kb(b"%d" % pid) for pid in tree)
-    return estimate if estimate <= limit_kb else sum(_proportional_kb(pid) for pid in tree)
-
-
 def count_threads(uid: int) -> int:
     found = 0
     for pid in _pids():
@@ -144,18 +137,6 @@ def count_threads(uid: int) -> int:
         except (OSError, IndexError):
             continue  # It ended meanwhile.
     return found
-
-
-def reap() -> list[tuple[int, int]]:
-    ended: list[tuple[int, int]] = []
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return ended
-        if pid == 0:
-            return ended
-        ended.append((pid, status))
 
 
 def _send(pid: int, start: int, number: int) -> None:
@@ -189,14 +170,9 @@ def _read(pid: int) -> Process | None:
     return pid, int(fields[1]), int(fields[19]), state
 
 
-def _proportional_kb(pid: int) -> int:
-    for line in init.read_proc(b"/proc/%d/smaps_rollup" % pid).splitlines():
-        if line.startswith(b"Pss:"):
-            return int(line.split()[1])
-    return init.resident_kb(b"%d" % pid)
+class CommandSupervisor(init.InitProcess):
+    STATE_FILE = b""
 
-
-class CommandSupervisor:
     def __init__(self, control: _socket.socket, held: Hold | None, terms: list[str]) -> None:
         """`held` None: the command is not confined, at the operator's request.
 
@@ -207,33 +183,9 @@ class CommandSupervisor:
         self._uid, self._gid, self._processes, memory_mb, self._file_mb, self._cpu_s = map(
             int, numbers
         )
-        self._memory_kb = memory_mb * 1024
         self._scratch = os.fsencode(scratch)
-        self._control = control
         self._held = held
-        self._main = -1
-        self._status = 0
-
-    def serve(self) -> None:
-        order = init.receive_order(self._control)
-        if order is None:
-            return
-        start, streams = order
-        try:
-            report = self._spawn(start, streams)
-        finally:
-            for fd in streams:
-                os.close(fd)
-        if report is None:
-            deadline_s = time.monotonic() + start.timeout_ms / 1000
-            ending, memory_kb = init.watch(
-                self._main, self._control, (), deadline_s, self, self._memory_kb
-            )
-            survivors = self._end_all()
-            report = CommandReport(ending, self._status, survivors, memory_kb)
-        else:
-            end_descendants()
-        init.send_report(self._control.fileno(), report)
+        super().__init__(control, (), memory_mb * 1024)
 
     def _spawn(self, start: Start, streams: list[int]) -> CommandReport | None:
         read_end, write_end = os.pipe()
@@ -254,6 +206,7 @@ class CommandSupervisor:
         if not failure:
             return None
         kind = NOT_STARTED if failure.startswith(NOT_STARTED) else NOT_CONFINED
+        end_descendants()
         code, _, where = failure.removeprefix(kind).strip().partition(b" ")
         return CommandReport(kind, code=int(code) if code.isdigit() else errno.EPERM, where=where)
 
@@ -287,27 +240,17 @@ class CommandSupervisor:
             where = os.fsencode(str(error.filename or ""))
             return b"%b %d %b" % (NOT_STARTED, error.errno or 0, where)
 
-    def reap(self) -> None:
-        self._note_reaped(reap())
-
     def hold(self, channel: _socket.socket) -> None:
         """Do nothing: only staged commands run in the background and are held."""
 
     def used_kb(self) -> int:
-        return used_kb(self._memory_kb)
+        tree = [b"%d" % pid for pid, *_ in descendants(os.getpid())]
+        return init.used_kb(tree, 0, self._memory_limit_kb)
 
     def _end_all(self) -> int:
-        running, reaped = end_descendants()
-        survivors = sum(pid != self._main for pid in running)
-        self._note_reaped(reaped)
+        survivors = sum(pid != self._main for pid in end_descendants())
+        self.reap()
         return survivors
-
-    def _note_reaped(self, reaped: list[tuple[int, int]]) -> None:
-        for pid, status in reaped:
-            if pid == self._main:
-                self._status = status
-                # Its pid may be reused from now on.
-                self._main = -1
 
 
 def main(arguments: list[str]) -> None:
@@ -318,7 +261,7 @@ def main(arguments: list[str]) -> None:
         held = int(ruleset), os.pread(program_fd, os.fstat(program_fd).st_size, 0)
         os.close(program_fd)
     syscalls.adopt_orphans()
-    CommandSupervisor(_socket.socket(fileno=int(control)), held, terms).serve()
+    CommandSupervisor(_socket.socket(fileno=int(control)), held, terms).serve_order()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from paddock.policy.engine import PolicySource, load_policy
 from paddock.sandbox.changes.differences import ChangeKind, CommandChange
 from paddock.sandbox.changes.judgement import (
     JudgeContext,
-    StagedJudgement,
+    JudgedChange,
     judge_changes,
     settle_commit,
 )
@@ -34,14 +34,12 @@ def gone(path, node=NodeKind.FILE) -> CommandChange:
     return CommandChange(path, ChangeKind.DELETED, node)
 
 
-def judge(change: CommandChange, on: JudgeContext | None = None) -> StagedJudgement:
+def judge(change: CommandChange, on: JudgeContext | None = None) -> JudgedChange:
     return judge_changes(on or bench(), [change])[0]
 
 
 def codes(on: JudgeContext, *changes: CommandChange) -> list[tuple[str, str]]:
-    return [
-        (each.change.path, each.code) for each in judge_changes(on, changes) if not each.is_allowed
-    ]
+    return [(each.change.path, each.code) for each in judge_changes(on, changes) if not each.lands]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +72,7 @@ def codes(on: JudgeContext, *changes: CommandChange) -> list[tuple[str, str]]:
 )
 def test_a_change_is_judged_as_a_file_tool_would_be(change, code):
     said = judge(change)
-    assert (said.code, said.is_allowed) == (code, not code), said.reason
+    assert (said.code, said.lands) == (code, not code), said.reason
 
 
 @pytest.mark.parametrize(
@@ -143,7 +141,7 @@ def test_a_new_directory_is_made_for_what_lands_in_it():
             made("other/b"),
         ],
     )
-    assert [each.is_allowed for each in said] == [True, True, False, False]
+    assert [each.lands for each in said] == [True, True, False, False]
     assert said[0].change.mode == 0o755
 
 
@@ -157,7 +155,7 @@ def test_a_directory_stays_while_something_in_it_stays():
             gone("x", NodeKind.DIRECTORY),
         ],
     )
-    assert [(each.is_allowed, each.code) for each in said] == [
+    assert [(each.lands, each.code) for each in said] == [
         (False, "path.not_empty"),
         (True, ""),
         (False, "policy.secret"),
@@ -202,9 +200,9 @@ def test_changes_of_a_git_directory_are_judged_one_by_one():
 
 def test_a_bare_repository_is_judged_as_one_where_it_is_known():
     change = made("store.git/hooks/pre-commit", mode=0o755)
-    assert judge(change).is_allowed
+    assert judge(change).lands
     on = bench(repositories=(GitDirectory("store.git"),))
-    assert not judge(change, on).is_allowed
+    assert not judge(change, on).lands
 
 
 def test_phases_order_a_git_directory():
@@ -221,7 +219,7 @@ def test_phases_order_a_git_directory():
 
 def test_all_or_nothing_takes_one_refusal_for_the_whole():
     said = judge_changes(bench(), [made("a"), made("b.key"), gone("c")])
-    assert [each.is_allowed for each in settle_commit(said, "each")] == [True, False, True]
-    assert [each.is_allowed for each in settle_commit(said, "all")] == [False, False, False]
+    assert [each.lands for each in settle_commit(said, "each")] == [True, False, True]
+    assert [each.lands for each in settle_commit(said, "all")] == [False, False, False]
     fine = judge_changes(bench(), [made("a"), gone("c")])
     assert settle_commit(fine, "all") == fine
