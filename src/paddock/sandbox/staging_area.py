@@ -286,17 +286,13 @@ def lay_over(
 
     Raises: OSError.
     """
-    now, hidden = time.time_ns(), frozenset(closed)
+    hidden = frozenset(closed)
     seen = {
         path: file
         for path, file in laid.items()
         if hidden.isdisjoint((*directories_above(path), path))
     }
-    files = tuple(
-        ShownFile(path, stat.S_IFREG | file.mode, file.content, now, is_faithful=True)
-        for path, file in seen.items()
-        if file is not None
-    )
+    files = tuple(file for file in seen.values() if file is not None)
     # For each file, the uppermost path component that is not a directory.
     names = {
         next(

@@ -93,12 +93,7 @@ class ShownFile(Struct, frozen=True):
     """True if git would check out exactly this; otherwise no recorded change of it may land."""
 
 
-class LaidFile(Struct, frozen=True):
-    content: bytes
-    mode: int
-
-
-Laid = Mapping[str, LaidFile | None]
+Laid = Mapping[str, ShownFile | None]
 """The files that a command sees at these paths instead of the real ones; None: no file."""
 
 
