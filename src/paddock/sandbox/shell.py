@@ -51,7 +51,7 @@ from paddock.sandbox.plan import (
 )
 from paddock.sandbox.sessions.client_session import ClientSession
 from paddock.sandbox.sessions.process import LiveView, Process
-from paddock.sandbox.sessions.sessions import PROGRAM, SessionPorts, Sessions
+from paddock.sandbox.sessions.sessions import PROGRAM, Sessions
 from paddock.sandbox.sessions.shared_state import PREAMBLE_CHARS_MAX, SharedSpace
 from paddock.sandbox.staged import (
     HeldCommand,
@@ -136,8 +136,7 @@ class SandboxShell:
         self._tracked = TrackedView()
         self._git = GitDirectoryOpener(self._read_index.judge)
         self._explainer = PolicyExplainer(policy)
-        ports = SessionPorts(self._share, self._run_in_stage, self._spooling, self._conclude)
-        self.sessions = Sessions(ports)
+        self.sessions = Sessions(self)
 
     def close(self) -> None:
         self.sessions.close()
@@ -209,7 +208,7 @@ class SandboxShell:
         if ending is Ending.CANCELLED and not is_stopped:
             with closing(command), host_failures():
                 return self._outcome_of(prepared, command, streams)
-        outcome = self._conclude(prepared, command, streams)
+        outcome = self.conclude(prepared, command, streams)
         if client is not None:
             # One that had to be killed when its client stopped it has ended like any other.
             ending = Ending.EXITED if ending is Ending.CANCELLED else ending
@@ -217,7 +216,7 @@ class SandboxShell:
             outcome = replace(outcome, ending=ending, hints=hints)
         return replace(outcome, notes=(*outcome.notes, *notes))
 
-    def _conclude(
+    def conclude(
         self, prepared: PreparedLine, command: StagedCommand, streams: Streams
     ) -> ShellOutcome:
         """Commit the changes that policy allows, or hold them, and release the command."""
@@ -303,7 +302,7 @@ class SandboxShell:
             return None
         return context.network.terms(context.place.policy, context.chain, line, witness)
 
-    def _share(
+    def share(
         self, prepared: PreparedLine, witness: "Witness | None", joined: tuple[int, ...] = ()
     ) -> SharedSpace:
         terms = self._terms(None, witness) if prepared.plan.network == "policy" else None
@@ -322,7 +321,7 @@ class SandboxShell:
             with client.meet() as joined:
                 space = None
                 if (joined or client.is_background) and self._may_share(prepared, client):
-                    space = self._share(prepared, witness, joined)
+                    space = self.share(prepared, witness, joined)
                     held.callback(space.close)
                 client.offer(() if space is None else space.spaces[:2])
                 held.callback(client.close)
@@ -375,7 +374,7 @@ class SandboxShell:
         space: SharedSpace | None,
     ) -> tuple[StagedCommand, Streams]:
         context = self._context
-        with host_failures(), closing(self._spooling()) as spooling:
+        with host_failures(), closing(self.open_spooling()) as spooling:
             observed = replace(observed, spools=spooling.spools)
             on_opened = None
             if context.client is not None and context.client.is_background:
@@ -385,7 +384,7 @@ class SandboxShell:
                 *start, line = request.argv[:3]
                 argv = (*start, _RECORD_DIRECTORY + line, *request.argv[3:])
                 request = replace(request, argv=argv)
-            command = self._run_in_stage(request, observed, space, on_opened)
+            command = self.run_in_stage(request, observed, space, on_opened)
             try:
                 if context.on_directory is not None:
                     context.on_directory(command.end.directory)
@@ -394,7 +393,7 @@ class SandboxShell:
                 command.close()
                 raise
 
-    def _spooling(self) -> Spooling:
+    def open_spooling(self) -> Spooling:
         return Spooling(self._context.staging, self._context.place.history)
 
     def _run_in_place(self, prepared: PreparedLine, observed: Observed) -> ShellOutcome:
@@ -402,7 +401,7 @@ class SandboxShell:
         if context.client is not None:
             # It has the host's network.
             context.client.release()
-        with host_failures(), closing(self._spooling()) as spooling:
+        with host_failures(), closing(self.open_spooling()) as spooling:
             observed = replace(observed, spools=spooling.spools)
             fd, enforced, closed = context.place.workspace.root_fd, prepared.enforced, None
             if enforced.backend == LANDLOCK:
@@ -414,7 +413,7 @@ class SandboxShell:
         outcome = replace(outcome, is_staged=False, enforced=enforced)
         return self._explainer.amend(outcome, prepared, end)
 
-    def _run_in_stage(
+    def run_in_stage(
         self,
         request: CommandRequest,
         observed: Observed,
