@@ -11,7 +11,6 @@ import secrets
 import socket
 import stat
 import threading
-import weakref
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from pathlib import Path
@@ -45,6 +44,7 @@ from paddock.sandbox.staging_area import StagingArea
 from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan, ShownFile
 from paddock.storage.atomic import held_open, host_error
 from paddock.storage.disk import DIRECTORY
+from paddock.storage.locks import call_after_fork
 
 if TYPE_CHECKING:
     from paddock.network.decisions import NetworkTerms
@@ -65,7 +65,7 @@ class RunningLauncher:
         self._is_stopped = False
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         with contextlib.ExitStack() as undo, host_error("cannot start a launcher", str(staging)):
-            undo.callback(self.area.close)
+            undo.callback(self.area.claim.release)
             self._errors = os.open("errors", flags, 0o600, dir_fd=self.area.fd)
             undo.callback(os.close, self._errors)
             self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -74,7 +74,7 @@ class RunningLauncher:
                 arguments = [str(theirs.fileno()), str(self.owner)]
                 self._process = start_inside("main", arguments, (theirs.fileno(),), self._errors)
             undo.pop_all()
-        _running.add(self)
+        call_after_fork(self, RunningLauncher.forget)
 
     def is_alive(self) -> bool:
         return not self._is_stopped and self._process.poll() is None
@@ -130,7 +130,6 @@ class RunningLauncher:
                 return
             self._is_stopped = True
             is_last = self._stages == 0
-        _running.discard(self)
         self._socket.close()
         await_end(self._process)
         if is_last:
@@ -138,29 +137,19 @@ class RunningLauncher:
 
     def forget(self) -> None:
         """In a forked child, close our copies: the launcher must see only the parent's end."""
+        if self._is_stopped:
+            return
         self._socket.close()
         # The child is not the launcher's parent: waiting for it would fail, and warn.
         self._process.returncode = 0
         self._is_stopped = True
         os.close(self._errors)
-        self.area.forget()
+        self.area.claim.forget()
 
     def _release(self) -> None:
         self._socket.close()
         os.close(self._errors)
-        self.area.close()
-
-
-_running: "weakref.WeakSet[RunningLauncher]" = weakref.WeakSet()
-
-
-def _forget_all() -> None:
-    for running in list(_running):
-        running.forget()
-        _running.discard(running)
-
-
-os.register_at_fork(after_in_child=_forget_all)
+        self.area.claim.release()
 
 
 Identity = tuple[int, ...]
@@ -268,8 +257,8 @@ class Launcher:
         self._wall: WallThread | None = None
         self._lock = threading.Lock()
         self._running: RunningLauncher | None = None
-        self._spares: list[StageDirectories] = []
-        """For the plan that ran last. Spares of other plans are closed after a command has run,
+        self._spare: StageDirectories | None = None
+        """For the plan that ran last. That of another plan is closed after a command has run,
         because the end of a network namespace delays the creation of the next."""
 
     def open_stage(
@@ -306,11 +295,10 @@ class Launcher:
                 mode, git_mode = (each.st_mode & ROOT_MODE for each in (root, found))
                 shared = "" if session is None else session.name
                 recipe = Recipe(base, places, mode, git_mode, layers, shared)
-                for spare in self._spares:
-                    if spare.recipe == recipe:
-                        self._spares.remove(spare)
-                        spare.was_ready = True
-                        return spare
+                spare = self._spare
+                if spare is not None and spare.recipe == recipe:
+                    self._spare, spare.was_ready = None, True
+                    return spare
                 undo.pop_all()
         return _make(running, recipe, workspace_fd, -1 if git is None else git.fd, session)
 
@@ -390,12 +378,11 @@ class Launcher:
         """End the launcher and every sandbox. A later call starts a new one."""
         with self._lock:
             running, self._running = self._running, None
-            spares, self._spares = self._spares, []
+            spare, self._spare = self._spare, None
             wall, self._wall = self._wall, None
-        if wall is not None:
-            wall.close()
-        for spare in spares:
-            spare.close()
+        for each in (wall, spare):
+            if each is not None:
+                each.close()
         if running is not None:
             running.stop()
 
@@ -408,8 +395,8 @@ class Launcher:
     def _running_now(self) -> RunningLauncher:
         running = self._running
         if running is None or not running.is_alive():
-            spares, self._spares = self._spares, []
-            for spare in spares:
+            spare, self._spare = self._spare, None
+            if spare is not None:
                 spare.close()
             if running is not None:
                 running.stop()
@@ -419,17 +406,18 @@ class Launcher:
     def _prepare_next(self, used: StageDirectories) -> None:
         with self._lock:
             running = used.running
-            is_made = any(each.recipe == used.recipe for each in self._spares)
+            old = self._spare
+            is_made = old is not None and old.recipe == used.recipe
             if is_made or running is not self._running:
                 return
-            old, self._spares = self._spares, []
+            self._spare = None
             running.area.hold(*used.recipe.layers)
             # On failure the next command starts a new launcher, and reports its problem.
             with contextlib.suppress(HostError):
                 fds = used.workspace_fd, used.git_fd
-                self._spares = [_make(running, used.recipe, *fds, used.session)]
-        for spare in old:
-            spare.close()
+                self._spare = _make(running, used.recipe, *fds, used.session)
+        if old is not None:
+            old.close()
 
 
 def _encode(plan: SandboxPlan, git: GitLayer | None, area: str, layers: tuple[str, str]) -> bytes:
