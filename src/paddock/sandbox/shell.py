@@ -29,7 +29,6 @@ from paddock.sandbox.canary import STAGE, gaps_over
 from paddock.sandbox.changes.commit import CommitPlace
 from paddock.sandbox.changes.differences import CommandBaseline
 from paddock.sandbox.changes.judgement import JudgeContext
-from paddock.sandbox.changes.selection import Settled
 from paddock.sandbox.connections import NetworkServices
 from paddock.sandbox.conversation import Observed
 from paddock.sandbox.git.tracked import find_known_indexes
@@ -235,7 +234,10 @@ class SandboxShell:
                 # to wait, alone or beside others.
                 asks = prepared.is_confined and self.asks_about_diff(prepared)
                 settled = command.settle(grants_asks=asks)
-                why = _DIFF_ASKS if asks else self._find_excess(prepared, command, settled)
+                why = _DIFF_ASKS if asks else ""
+                if prepared.is_confined and not asks:
+                    policy, chain = self._context.place.policy, self._context.chain
+                    why = command.find_excess(settled, shell_for(policy, chain).confine_max)
                 if why and any(each.lands for each in settled):
                     kept = HeldCommand(prepared, command, outcome, self._explainer)
                     count = sum(each.lands for each in settled)
@@ -243,14 +245,6 @@ class SandboxShell:
                     return replace(outcome, waiting=WaitingChanges(kept, count, why))
             outcome = with_committed(outcome, command.commit(settled))
             return self._explainer.amend(outcome, prepared, command.end)
-
-    def _find_excess(
-        self, prepared: PreparedLine, command: StagedCommand, settled: tuple[Settled, ...]
-    ) -> str:
-        if not prepared.is_confined:
-            return ""
-        most = shell_for(self._context.place.policy, self._context.chain).confine_max
-        return command.find_excess(settled, most)
 
     def stage(self, prepared: PreparedLine, watch: CommandWatch = UNWATCHED) -> HeldCommand:
         observed = self._observed(prepared, watch)
