@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from paddock.network.decisions import NetworkTerms
     from paddock.network.egress import Egress
     from paddock.network.wall import Wall, WallThread
+    from paddock.sandbox.git_layer import OpenedGit
 
 _ETC: Final = "/etc"
 _NAME_FILES: Final = tuple(f"{_ETC}/{os.fsdecode(name)}" for name, _ in NAME_FILES)
@@ -237,15 +238,6 @@ class StageDirectories(Struct, eq=False):
         self.close()
 
 
-class GitLayer(Struct, frozen=True):
-    fd: int
-    path: str
-    hidden: tuple[str, ...]
-    shown: tuple[ShownFile, ...]
-    pointer: tuple[str, ...] = ()
-    """A `.git` file that points to the directory, and its target."""
-
-
 class Launcher:
     def __init__(self, staging: Path, outside: "Callable[[], Egress] | None" = None) -> None:
         """`staging` is private, on a real file system, and out of every agent's reach.
@@ -266,7 +258,7 @@ class Launcher:
         plan: SandboxPlan,
         workspace_fd: int,
         shown: Sequence[ShownFile] = (),
-        git: GitLayer | None = None,
+        git: "OpenedGit | None" = None,
         session: SharedSpace | None = None,
     ) -> StageDirectories:
         """Return a sandbox for one command of this plan, over the workspace of the descriptor.
@@ -285,12 +277,12 @@ class Launcher:
             hidden = running.area.hide(workspace_fd, plan.hidden, shown)
             with contextlib.ExitStack() as undo:
                 undo.callback(running.area.release, hidden)
-                git_shown = running.area.hide(git.fd, git.hidden, git.shown) if git else ""
+                git_shown = running.area.hide(git.beside.fd, git.hidden, git.shown) if git else ""
                 undo.callback(running.area.release, git_shown)
                 layers = hidden, git_shown
                 base = _encode(plan, git, running.area.path, layers)
                 root = os.fstat(workspace_fd)
-                found = root if git is None else os.fstat(git.fd)
+                found = root if git is None else os.fstat(git.beside.fd)
                 places = (_identity(root), _identity(found), *_places(plan))
                 mode, git_mode = (each.st_mode & ROOT_MODE for each in (root, found))
                 shared = "" if session is None else session.name
@@ -300,7 +292,7 @@ class Launcher:
                     self._spare, spare.was_ready = None, True
                     return spare
                 undo.pop_all()
-        return _make(running, recipe, workspace_fd, -1 if git is None else git.fd, session)
+        return _make(running, recipe, workspace_fd, -1 if git is None else git.beside.fd, session)
 
     def run(
         self,
@@ -420,7 +412,9 @@ class Launcher:
             old.close()
 
 
-def _encode(plan: SandboxPlan, git: GitLayer | None, area: str, layers: tuple[str, str]) -> bytes:
+def _encode(
+    plan: SandboxPlan, git: "OpenedGit | None", area: str, layers: tuple[str, str]
+) -> bytes:
     """Encode for the launcher. Raises: SandboxUnavailableError where no overlay is possible."""
     if plan.workspace == "/":
         raise SandboxUnavailableError(
@@ -436,7 +430,7 @@ def _encode(plan: SandboxPlan, git: GitLayer | None, area: str, layers: tuple[st
         workspace=encode(plan.workspace),
         stage=b"",
         hidden=hidden,
-        git=b"" if git is None else encode(git.path),
+        git=b"" if git is None else encode(git.outside.common),
         git_shown=git_shown,
         git_pointer=[] if git is None else [encode(text) for text in git.pointer],
         home=encode(HOME),

@@ -448,11 +448,10 @@ class SandboxShell:
                 undo.callback(git.close)
                 closed, directories = closed | git.closed, {**directories, **git.directories}
             view = self._tracked.look(launcher, plan, root_fd, git)
-            layer = None if git is None else git.layer
             with host_error("cannot inspect the directories of a workspace"):
                 names, laid = lay_over(request.laid, survey.closed, root_fd)
             over = replace(plan, hidden=(*plan.hidden, *names)) if names else plan
-            stage = launcher.open_stage(over, root_fd, (*view.files.values(), *laid), layer, space)
+            stage = launcher.open_stage(over, root_fd, (*view.files.values(), *laid), git, space)
             undo.callback(stage.close)
             with host_error("cannot use the staging area", str(self._context.staging)):
                 started_ns = self._moments.get().now(root_fd)
