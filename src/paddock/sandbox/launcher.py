@@ -39,7 +39,7 @@ from paddock.sandbox.inside.protocol import (
     WORKSPACE,
     Base,
 )
-from paddock.sandbox.sessions.shared_state import SharedSpace, open_space
+from paddock.sandbox.sessions.shared_state import SharedSpace
 from paddock.sandbox.staging_area import StagingArea
 from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan, ShownFile
 from paddock.storage.atomic import held_open, host_error
@@ -355,13 +355,22 @@ class Launcher:
     def open_session(
         self, plan: SandboxPlan, terms: "NetworkTerms | None", joined: Sequence[int] = ()
     ) -> SharedSpace:
-        """Create a session's shared state, or serve the network of the namespaces `joined`.
+        """Create what a session shares, or enter the namespaces `joined` and serve their network.
 
         Raises: HostError, SandboxUnavailableError.
         """
         with self._lock:
             running = self._running_now()
-        shared = open_space(running, plan, joined)
+        name = f"session-{secrets.token_hex(8)}"
+        with contextlib.ExitStack() as undo, host_error("a session cannot be opened"):
+            os.mkdir(name, 0o700, dir_fd=running.area.fd)
+            undo.callback(running.remove, name)
+            if os.geteuid() == 0:
+                os.chown(name, HOST_IDS_FIRST, HOST_IDS_FIRST, dir_fd=running.area.fd)
+            shared = SharedSpace(running, name)
+            if plan.network in ("loopback", "policy"):
+                shared.spaces = _open_network(running, plan, joined)
+            undo.pop_all()
         if terms is not None and plan.network == "policy":
             shared.network = self._serve(running, shared.spaces, terms)
         return shared
@@ -410,6 +419,19 @@ class Launcher:
                 self._spare = _make(running, used.recipe, *fds, used.session)
         if old is not None:
             old.close()
+
+
+def _open_network(
+    running: RunningLauncher, plan: SandboxPlan, joined: Sequence[int]
+) -> tuple[int, ...]:
+    is_served = plan.network == "policy"
+    literals = plan.literals if is_served else ()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours:
+        with theirs:
+            order = " ".join(("share", plan.network, *literals))
+            running.tell(order.encode(), [theirs.fileno(), *joined])
+        return tuple(receive_served(ours, 3 if is_served else 2))
 
 
 def _encode(
