@@ -18,7 +18,7 @@ from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy, Writer
 from paddock.policy.pathset import AgentPermissions, compile_permissions
 from paddock.policy.settings import SYSTEM_READ, Git
-from paddock.sandbox.git_config import find_distrust, git_json, take_git
+from paddock.sandbox.git_config import find_distrust, take_git
 from paddock.sandbox.host.host_facts import (
     SYSTEM_PATHS,
     GitOutside,
@@ -169,10 +169,11 @@ def plan_digest(plan: SandboxPlan) -> str:
 
 
 def plan_json(plan: SandboxPlan) -> dict[str, Json]:
-    config = plan.git_config
+    config, outside = plan.git_config, plan.git_outside
     return to_builtins(plan, order="sorted") | {
         "environment": dict(sorted(plan.environment)),
-        "git_outside": git_json(plan.git_outside),
+        "git_outside": outside
+        and {"path": outside.common, "worktree": outside.own, "folder": outside.folder},
         "known_hosts": plan.known_hosts.splitlines(),
         "authorities": bool(plan.authorities),
         "git_config": {
