@@ -227,7 +227,7 @@ def test_what_a_dead_launcher_left_is_swept_by_the_next(room: Room):
     assert os.listdir(staging) == [os.path.basename(alive.path)]
     room.shell("true")
     assert os.path.isdir(alive.path)
-    alive.close()
+    alive.claim.release()
 
 
 def test_a_stage_runs_one_command(room: Room):
@@ -253,7 +253,7 @@ def test_a_sandbox_is_made_ahead_and_found_by_the_next_command(room: Room):
     with room.launcher.open_stage(plan, room.fd) as stage:
         room.launcher.run(room.request("/bin/sh", "-c", ":"), stage)
 
-    (made,) = room.launcher._spares
+    made = room.launcher._spare
     with room.launcher.open_stage(plan, room.fd) as stage:
         assert stage is made
         end = room.launcher.run(room.request("/bin/sh", "-c", "echo next"), stage)

@@ -43,7 +43,7 @@ from paddock.plane import records
 from paddock.plane.admin import is_contract, parse_admin_config
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import PolicyFile
-from paddock.sandbox.values import UNWATCHED, Ending, LaidFile, ShellLine, ShellOutcome, Stream
+from paddock.sandbox.values import UNWATCHED, Ending, ShellLine, ShellOutcome, ShownFile, Stream
 from paddock.storage.atomic import make_directories, read_file
 from paddock.storage.history import History
 from paddock.text.show import quote
@@ -68,15 +68,12 @@ class ShellAcceptance:
     def run(
         self, acceptance: Acceptance, changes: Sequence[change.PathChange]
     ) -> change.AcceptanceResult:
-        put = ((each.path, each.after) for each in changes)
-        laid = {path: after and LaidFile(after.content, after.mode) for path, after in put}
-        line = ShellLine(
-            acceptance.command,
-            ".",
-            acceptance.timeout_s,
-            is_dry_run=True,
-            laid=laid,
-        )
+        put, now = ((each.path, each.after) for each in changes), time.time_ns()
+        laid = {
+            path: after and ShownFile(path, after.mode, after.content, now, is_faithful=True)
+            for path, after in put
+        }
+        line = ShellLine(acceptance.command, ".", acceptance.timeout_s, is_dry_run=True, laid=laid)
         shell = self._shell.open()
         outcome = shell.run(shell.prepare(line), UNWATCHED)
         return change.AcceptanceResult(

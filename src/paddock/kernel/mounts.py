@@ -10,7 +10,7 @@ import ctypes
 import errno
 import os
 
-from paddock.kernel.syscalls import SystemCall, call_number, failure, this_machine
+from paddock.kernel.syscalls import SystemCall, call_number, this_machine
 
 AT_FDCWD = -100
 _AT_EMPTY_PATH = 0x1000
@@ -66,17 +66,9 @@ _fsopen = SystemCall("fsopen", _text, ctypes.c_uint)
 _fsconfig = SystemCall("fsconfig", _int, ctypes.c_uint, _text, _text, _int)
 _fsmount = SystemCall("fsmount", _int, ctypes.c_uint, ctypes.c_uint)
 _pivot_root = SystemCall("pivot_root", _text, _text)
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_mount = _libc["mount"]
-_mount.argtypes = (_text, _text, _text, ctypes.c_ulong, _text)
-_mount.restype = _int
-_umount2 = _libc["umount2"]
-_umount2.argtypes = (_text, _int)
-_umount2.restype = _int
-_setns = _libc["setns"]
-_setns.argtypes = (_int, _int)
-_setns.restype = _int
+_mount = SystemCall("mount", _text, _text, _text, ctypes.c_ulong, _text)
+_umount2 = SystemCall("umount2", _text, _int)
+_setns = SystemCall("setns", _int, _int)
 
 
 def clone_tree(dir_fd: int, path: bytes, *, recursive: bool) -> int:
@@ -120,14 +112,12 @@ def mount_overlay(target: bytes, options: bytes) -> None:
     """Mount an overlay with mount(2). Raises: OSError; E2BIG for options of 4,096 bytes or more."""
     if len(options) >= 4096:
         raise OSError(errno.E2BIG, "overlay options longer than a page")
-    if _mount(b"overlay", target, b"overlay", _MS_NOSUID | _MS_NODEV, options) != 0:
-        raise failure("mount(overlay)")
+    _mount(b"overlay", target, b"overlay", _MS_NOSUID | _MS_NODEV, options)
 
 
 def make_mounts_private() -> None:
     """Stop mount events from propagating to or from other mount namespaces."""
-    if _mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None) != 0:
-        raise failure("mount(private)")
+    _mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None)
 
 
 def enter_root(root: int) -> None:
@@ -136,8 +126,7 @@ def enter_root(root: int) -> None:
     os.fchdir(root)
     _pivot_root(b".", b".")
     # Threat: the old root is the host's; while it is mounted, `..` leads there.
-    if _umount2(b".", _MNT_DETACH) != 0:
-        raise failure("umount2")
+    _umount2(b".", _MNT_DETACH)
     os.chdir("/")
 
 
@@ -195,8 +184,7 @@ def clone_process(flags: int) -> int:
 
 def enter_namespace(fd: int, kind: int) -> None:
     """Move this single-threaded process permanently: setns(2). Raises: OSError."""
-    if _setns(fd, kind) != 0:
-        raise failure("setns")
+    _setns(fd, kind)
 
 
 def write_id_maps(pid: int | None, users: bytes, groups: bytes, *, keep_groups: bool) -> None:

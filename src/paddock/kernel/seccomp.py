@@ -215,14 +215,6 @@ def _keep_core_limit(resource_at: int, wanted_at: int | None) -> list[_Instructi
     return [*found, low, (_JUMP_EQUAL, 0, 2, 0), high, (_JUMP_EQUAL, 1, 0, 0), _DONE, _PASS]
 
 
-def _spare_first(argument: int) -> list[_Instruction]:
-    return _refuse_values(argument, _FIRST_PROCESS)
-
-
-def _spare_others(argument: int) -> list[_Instruction]:
-    return _refuse_other_values(argument, _ITSELF)
-
-
 def _calls_on_processes(spare: _Sparing) -> list[tuple[str, list[_Instruction]]]:
     """Return the calls that can change another process of the same user, as the supervisor."""
     return [
@@ -287,12 +279,12 @@ def build_filter(families: tuple[int, ...], machine: int | None = None) -> bytes
     socket(2) may use `families`: AF_INET and AF_INET6 if the network namespace is private or the
     host's network is granted. Raises: OSError(ENOSYS) for an unknown machine.
     """
-    return _build(families, _spare_first, (), machine)
+    return _build(families, lambda at: _refuse_values(at, _FIRST_PROCESS), (), machine)
 
 
 def build_filter_among_others(families: tuple[int, ...], machine: int | None = None) -> bytes:
     """Build the filter without namespaces: a command may change only itself, share no memory."""
-    return _build(families, _spare_others, SHARED_MEMORY, machine)
+    return _build(families, lambda at: _refuse_other_values(at, _ITSELF), SHARED_MEMORY, machine)
 
 
 def _build(

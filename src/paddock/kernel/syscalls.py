@@ -215,9 +215,6 @@ _prctl.restype = ctypes.c_int
 _signal = _libc["signal"]
 _signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
 _signal.restype = ctypes.c_void_p
-_exit = _libc["_exit"]
-_exit.argtypes = (ctypes.c_int,)
-_exit.restype = None
 
 
 def _control(name: str, option: int, value: int, more: int = 0) -> None:
@@ -285,9 +282,8 @@ def use_default_action(number: int) -> None:
     _signal(number, None)
 
 
-def end_process(code: int) -> None:
-    """End a forked child with _exit(2), without running the parent's exit handlers and buffers."""
-    _exit(code)
+end_process = os._exit
+"""Ends a forked child with _exit(2), without running the parent's exit handlers and buffers."""
 
 
 def adopt_orphans() -> None:

@@ -58,7 +58,7 @@ from paddock.values.entries import Entry
 if TYPE_CHECKING:
     from paddock.policy.network import Reach
     from paddock.runtime.inbox import Inbox
-    from paddock.sandbox.values import HeldLine
+    from paddock.sandbox.staged import HeldCommand
 
 E = TypeVar("E")
 
@@ -106,7 +106,7 @@ def ask(context: Context, recorder: Recorder, ready: Prepared) -> Prepared | Wit
 
 
 def _put(
-    context: Context, ready: Prepared, target_digest: str, held: "HeldLine | None"
+    context: Context, ready: Prepared, target_digest: str, held: "HeldCommand | None"
 ) -> Prepared | Withheld:
     request = _request(context, ready, target_digest, held)
     decision = ready.judged.decision
@@ -155,7 +155,7 @@ def _request(
     context: Context,
     ready: Prepared,
     target_digest: str = "",
-    held: "HeldLine | None" = None,
+    held: "HeldCommand | None" = None,
 ) -> ApprovalRequest:
     call, decision = ready.call, ready.judged.decision
     rule = decision.rule

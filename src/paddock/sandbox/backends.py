@@ -144,22 +144,19 @@ def offered_outside(names: tuple[str, ...]) -> str:
 
 
 def probe_host() -> list[HostFinding]:
+    is_linux, bwrap = sys.platform == "linux", shutil.which("bwrap")
+    other = "" if is_linux else "commands can only be confined on Linux; file tools work"
+    get = "" if bwrap else "not needed; your package manager has it"
     return [
         HostFinding("python", sys.version_info >= (3, 11), platform.python_version()),
-        _kernel(),
+        HostFinding("kernel", is_linux, f"{platform.system()} {platform.release()}", other),
         _openat2(),
         _landlock(),
         _seccomp(),
         _user_namespaces(),
-        _bubblewrap(),
+        HostFinding("bubblewrap", bwrap is not None, bwrap or "not installed", get),
         _cgroups(),
     ]
-
-
-def _kernel() -> HostFinding:
-    is_linux = sys.platform == "linux"
-    remedy = "" if is_linux else "commands can only be confined on Linux; file tools work"
-    return HostFinding("kernel", is_linux, f"{platform.system()} {platform.release()}", remedy)
 
 
 def _openat2() -> HostFinding:
@@ -207,12 +204,6 @@ def _user_namespaces() -> HostFinding:
     code = next((code for code in _REFUSALS if os.strerror(code) in errors), errno.EPERM)
     explanation = explain(Symptom(Step.USER_NAMESPACE, code), read_switches())
     return HostFinding("user namespaces", False, *explanation)
-
-
-def _bubblewrap() -> HostFinding:
-    path = shutil.which("bwrap")
-    remedy = "" if path else "not needed; your package manager has it"
-    return HostFinding("bubblewrap", path is not None, path or "not installed", remedy)
 
 
 def _cgroups() -> HostFinding:

@@ -19,7 +19,6 @@ from paddock.sandbox.host.host_facts import (
     overlaps,
 )
 from paddock.sandbox.values import GitConfig
-from paddock.values.calls import Json
 from paddock.workspace.paths import TEMPORARY_GLOBS
 
 SAFE: Final = (
@@ -212,12 +211,6 @@ def find_distrust(outside: GitOutside, facts: HostFacts) -> str:
     if outside.is_sparse:
         return "the repository has a sparse checkout, and the workspace is a part of it"
     return ""
-
-
-def git_json(outside: GitOutside | None) -> Json:
-    if outside is None:
-        return None
-    return {"path": outside.common, "worktree": outside.own, "folder": outside.folder}
 
 
 def settings_for(outside: GitOutside | None) -> tuple[tuple[str, str], ...]:

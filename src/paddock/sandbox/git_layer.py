@@ -56,7 +56,7 @@ from paddock.sandbox.host.host_facts import (
     find_content,
     stat_at,
 )
-from paddock.sandbox.launcher import GitLayer, Launcher, StageDirectories
+from paddock.sandbox.launcher import Launcher, StageDirectories
 from paddock.sandbox.plan import Closing, NameJudge, contained
 from paddock.sandbox.values import CommandRequest, Ending, RefusedChange, SandboxPlan, ShownFile
 from paddock.storage.atomic import held_open
@@ -78,14 +78,22 @@ _TWO: Final = (
 class OpenedGit(Struct, frozen=True):
     outside: GitOutside
     beside: Beside
-    layer: GitLayer
+    hidden: tuple[str, ...]
     directories: Mapping[str, KnownDirectory]
-    shown: FileIdentity | None = None
-    """The index that was shown, if the workspace is a folder of the work tree."""
+    shown: tuple[ShownFile, ...] = ()
+    identity: FileIdentity | None = None
+    """That of the index that was shown, if the workspace is a folder of the work tree."""
 
     @property
     def closed(self) -> frozenset[str]:
-        return frozenset(map(_below, self.layer.hidden))
+        return frozenset(map(_below, self.hidden))
+
+    @property
+    def pointer(self) -> tuple[str, ...]:
+        """Return a `.git` file that points to the directory, and its target."""
+        outside = self.outside
+        real = f"{outside.common}/{outside.own}".rstrip("/")
+        return (outside.pointer, real) if outside.pointer else ()
 
     @property
     def index(self) -> IndexPlace:
@@ -95,7 +103,7 @@ class OpenedGit(Struct, frozen=True):
 
     def known_index(self) -> dict[str, KnownIndex]:
         name, path = self.outside.index, f"{GIT}/{self.outside.index}"
-        shown = next((each.content for each in self.layer.shown if each.path == name), b"")
+        shown = next((each.content for each in self.shown if each.path == name), b"")
         return {path: KnownIndex(self.beside.fd, name, path, shown)}
 
     def close(self) -> None:
@@ -120,7 +128,7 @@ class OpenedGit(Struct, frozen=True):
 
     def land_index(self, upper_fd: int, indexes: Mapping[str, KnownIndex]) -> str:
         """Merge a folder's index with the rest; return why it may not land. Raises: OSError."""
-        if self.shown is None:
+        if self.identity is None:
             return ""
         path = f"{GIT}/{self.outside.index}"
         try:
@@ -132,12 +140,12 @@ class OpenedGit(Struct, frozen=True):
             found = os.fstat(fd)
             if not stat.S_ISREG(found.st_mode):
                 return ""
-            identity = self.index.identity()
+            now = self.index.identity()
             before = self.index.read("index") or b""
             known = indexes[path]
             # Another process may only have refreshed it: it still names what the command was shown.
-            is_refreshed = known.identity == self.shown and known.is_known(before, is_last=True)
-            if identity != self.shown and not is_refreshed:
+            is_refreshed = known.identity == self.identity and known.is_known(before, is_last=True)
+            if now != self.identity and not is_refreshed:
                 return _CHANGED
             try:
                 landing = land_folder(
@@ -145,7 +153,7 @@ class OpenedGit(Struct, frozen=True):
                     before,
                     find_hash_bytes(self.beside.fd, "."),
                     self.outside.folder,
-                    _modified_ns(identity),
+                    _modified_ns(now),
                 )
             except ValueError:
                 return _UNREADABLE
@@ -211,16 +219,12 @@ class GitDirectoryOpener:
     def _opened(self, held: HeldGit) -> OpenedGit:
         outside, fd = held.outside, held.beside.fd
         survey = self._index.survey(fd)
-        pointer = ()
-        if outside.pointer:
-            pointer = outside.pointer, f"{outside.common}/{outside.own}".rstrip("/")
-        layer = GitLayer(fd, outside.common, survey.closed, (), pointer)
         directories = {_below(path): known for path, known in survey.directories.items()}
-        opened = OpenedGit(outside, held.beside, layer, directories)
+        opened = OpenedGit(outside, held.beside, survey.closed, directories)
         if not outside.folder:
             return opened
         identity, shown = self._show(opened)
-        return replace(opened, layer=replace(layer, shown=shown), shown=identity)
+        return replace(opened, shown=shown, identity=identity)
 
     def _show(self, git: OpenedGit) -> tuple[FileIdentity, tuple[ShownFile, ...]]:
         """Return the index reduced to the folder. Raises: ValueError: git cannot do that."""
@@ -389,11 +393,10 @@ class _GitQuery(Struct, frozen=True):
 
     def _run(self, script: str, mark: str, lines: Iterable[str]) -> bytes:
         """Return the script's output; empty where it failed or was too long."""
-        layer = None if self.git is None else self.git.layer
         argv, names = ("/bin/sh", "-c", script, "sh", mark), "".join(f"{line}\n" for line in lines)
         terms = argv, self.repository, _TIMEOUT_S, _OUTPUT_BYTES_MAX, os.fsencode(names)
         request = CommandRequest(self.plan, *terms)
-        with self.launcher.open_stage(self.plan, self.root_fd, git=layer) as stage:
+        with self.launcher.open_stage(self.plan, self.root_fd, git=self.git) as stage:
             end = self.launcher.run(request, stage)
         if end.ending is not Ending.EXITED or end.stdout.missing_bytes:
             return b""

@@ -11,7 +11,6 @@ import secrets
 import socket
 import stat
 import threading
-import weakref
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from pathlib import Path
@@ -40,16 +39,18 @@ from paddock.sandbox.inside.protocol import (
     WORKSPACE,
     Base,
 )
-from paddock.sandbox.sessions.shared_state import SharedSpace, open_space
+from paddock.sandbox.sessions.shared_state import SharedSpace
 from paddock.sandbox.staging_area import StagingArea
 from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan, ShownFile
 from paddock.storage.atomic import held_open, host_error
 from paddock.storage.disk import DIRECTORY
+from paddock.storage.locks import call_after_fork
 
 if TYPE_CHECKING:
     from paddock.network.decisions import NetworkTerms
     from paddock.network.egress import Egress
     from paddock.network.wall import Wall, WallThread
+    from paddock.sandbox.git_layer import OpenedGit
 
 _ETC: Final = "/etc"
 _NAME_FILES: Final = tuple(f"{_ETC}/{os.fsdecode(name)}" for name, _ in NAME_FILES)
@@ -65,7 +66,7 @@ class RunningLauncher:
         self._is_stopped = False
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         with contextlib.ExitStack() as undo, host_error("cannot start a launcher", str(staging)):
-            undo.callback(self.area.close)
+            undo.callback(self.area.claim.release)
             self._errors = os.open("errors", flags, 0o600, dir_fd=self.area.fd)
             undo.callback(os.close, self._errors)
             self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -74,7 +75,7 @@ class RunningLauncher:
                 arguments = [str(theirs.fileno()), str(self.owner)]
                 self._process = start_inside("main", arguments, (theirs.fileno(),), self._errors)
             undo.pop_all()
-        _running.add(self)
+        call_after_fork(self, RunningLauncher.forget)
 
     def is_alive(self) -> bool:
         return not self._is_stopped and self._process.poll() is None
@@ -130,7 +131,6 @@ class RunningLauncher:
                 return
             self._is_stopped = True
             is_last = self._stages == 0
-        _running.discard(self)
         self._socket.close()
         await_end(self._process)
         if is_last:
@@ -138,29 +138,19 @@ class RunningLauncher:
 
     def forget(self) -> None:
         """In a forked child, close our copies: the launcher must see only the parent's end."""
+        if self._is_stopped:
+            return
         self._socket.close()
         # The child is not the launcher's parent: waiting for it would fail, and warn.
         self._process.returncode = 0
         self._is_stopped = True
         os.close(self._errors)
-        self.area.forget()
+        self.area.claim.forget()
 
     def _release(self) -> None:
         self._socket.close()
         os.close(self._errors)
-        self.area.close()
-
-
-_running: "weakref.WeakSet[RunningLauncher]" = weakref.WeakSet()
-
-
-def _forget_all() -> None:
-    for running in list(_running):
-        running.forget()
-        _running.discard(running)
-
-
-os.register_at_fork(after_in_child=_forget_all)
+        self.area.claim.release()
 
 
 Identity = tuple[int, ...]
@@ -248,15 +238,6 @@ class StageDirectories(Struct, eq=False):
         self.close()
 
 
-class GitLayer(Struct, frozen=True):
-    fd: int
-    path: str
-    hidden: tuple[str, ...]
-    shown: tuple[ShownFile, ...]
-    pointer: tuple[str, ...] = ()
-    """A `.git` file that points to the directory, and its target."""
-
-
 class Launcher:
     def __init__(self, staging: Path, outside: "Callable[[], Egress] | None" = None) -> None:
         """`staging` is private, on a real file system, and out of every agent's reach.
@@ -268,8 +249,8 @@ class Launcher:
         self._wall: WallThread | None = None
         self._lock = threading.Lock()
         self._running: RunningLauncher | None = None
-        self._spares: list[StageDirectories] = []
-        """For the plan that ran last. Spares of other plans are closed after a command has run,
+        self._spare: StageDirectories | None = None
+        """For the plan that ran last. That of another plan is closed after a command has run,
         because the end of a network namespace delays the creation of the next."""
 
     def open_stage(
@@ -277,7 +258,7 @@ class Launcher:
         plan: SandboxPlan,
         workspace_fd: int,
         shown: Sequence[ShownFile] = (),
-        git: GitLayer | None = None,
+        git: "OpenedGit | None" = None,
         session: SharedSpace | None = None,
     ) -> StageDirectories:
         """Return a sandbox for one command of this plan, over the workspace of the descriptor.
@@ -296,23 +277,22 @@ class Launcher:
             hidden = running.area.hide(workspace_fd, plan.hidden, shown)
             with contextlib.ExitStack() as undo:
                 undo.callback(running.area.release, hidden)
-                git_shown = running.area.hide(git.fd, git.hidden, git.shown) if git else ""
+                git_shown = running.area.hide(git.beside.fd, git.hidden, git.shown) if git else ""
                 undo.callback(running.area.release, git_shown)
                 layers = hidden, git_shown
                 base = _encode(plan, git, running.area.path, layers)
                 root = os.fstat(workspace_fd)
-                found = root if git is None else os.fstat(git.fd)
+                found = root if git is None else os.fstat(git.beside.fd)
                 places = (_identity(root), _identity(found), *_places(plan))
                 mode, git_mode = (each.st_mode & ROOT_MODE for each in (root, found))
                 shared = "" if session is None else session.name
                 recipe = Recipe(base, places, mode, git_mode, layers, shared)
-                for spare in self._spares:
-                    if spare.recipe == recipe:
-                        self._spares.remove(spare)
-                        spare.was_ready = True
-                        return spare
+                spare = self._spare
+                if spare is not None and spare.recipe == recipe:
+                    self._spare, spare.was_ready = None, True
+                    return spare
                 undo.pop_all()
-        return _make(running, recipe, workspace_fd, -1 if git is None else git.fd, session)
+        return _make(running, recipe, workspace_fd, -1 if git is None else git.beside.fd, session)
 
     def run(
         self,
@@ -375,13 +355,22 @@ class Launcher:
     def open_session(
         self, plan: SandboxPlan, terms: "NetworkTerms | None", joined: Sequence[int] = ()
     ) -> SharedSpace:
-        """Create a session's shared state, or serve the network of the namespaces `joined`.
+        """Create what a session shares, or enter the namespaces `joined` and serve their network.
 
         Raises: HostError, SandboxUnavailableError.
         """
         with self._lock:
             running = self._running_now()
-        shared = open_space(running, plan, joined)
+        name = f"session-{secrets.token_hex(8)}"
+        with contextlib.ExitStack() as undo, host_error("a session cannot be opened"):
+            os.mkdir(name, 0o700, dir_fd=running.area.fd)
+            undo.callback(running.remove, name)
+            if os.geteuid() == 0:
+                os.chown(name, HOST_IDS_FIRST, HOST_IDS_FIRST, dir_fd=running.area.fd)
+            shared = SharedSpace(running, name)
+            if plan.network in ("loopback", "policy"):
+                shared.spaces = _open_network(running, plan, joined)
+            undo.pop_all()
         if terms is not None and plan.network == "policy":
             shared.network = self._serve(running, shared.spaces, terms)
         return shared
@@ -390,12 +379,11 @@ class Launcher:
         """End the launcher and every sandbox. A later call starts a new one."""
         with self._lock:
             running, self._running = self._running, None
-            spares, self._spares = self._spares, []
+            spare, self._spare = self._spare, None
             wall, self._wall = self._wall, None
-        if wall is not None:
-            wall.close()
-        for spare in spares:
-            spare.close()
+        for each in (wall, spare):
+            if each is not None:
+                each.close()
         if running is not None:
             running.stop()
 
@@ -408,8 +396,8 @@ class Launcher:
     def _running_now(self) -> RunningLauncher:
         running = self._running
         if running is None or not running.is_alive():
-            spares, self._spares = self._spares, []
-            for spare in spares:
+            spare, self._spare = self._spare, None
+            if spare is not None:
                 spare.close()
             if running is not None:
                 running.stop()
@@ -419,20 +407,36 @@ class Launcher:
     def _prepare_next(self, used: StageDirectories) -> None:
         with self._lock:
             running = used.running
-            is_made = any(each.recipe == used.recipe for each in self._spares)
+            old = self._spare
+            is_made = old is not None and old.recipe == used.recipe
             if is_made or running is not self._running:
                 return
-            old, self._spares = self._spares, []
+            self._spare = None
             running.area.hold(*used.recipe.layers)
             # On failure the next command starts a new launcher, and reports its problem.
             with contextlib.suppress(HostError):
                 fds = used.workspace_fd, used.git_fd
-                self._spares = [_make(running, used.recipe, *fds, used.session)]
-        for spare in old:
-            spare.close()
+                self._spare = _make(running, used.recipe, *fds, used.session)
+        if old is not None:
+            old.close()
 
 
-def _encode(plan: SandboxPlan, git: GitLayer | None, area: str, layers: tuple[str, str]) -> bytes:
+def _open_network(
+    running: RunningLauncher, plan: SandboxPlan, joined: Sequence[int]
+) -> tuple[int, ...]:
+    is_served = plan.network == "policy"
+    literals = plan.literals if is_served else ()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours:
+        with theirs:
+            order = " ".join(("share", plan.network, *literals))
+            running.tell(order.encode(), [theirs.fileno(), *joined])
+        return tuple(receive_served(ours, 3 if is_served else 2))
+
+
+def _encode(
+    plan: SandboxPlan, git: "OpenedGit | None", area: str, layers: tuple[str, str]
+) -> bytes:
     """Encode for the launcher. Raises: SandboxUnavailableError where no overlay is possible."""
     if plan.workspace == "/":
         raise SandboxUnavailableError(
@@ -448,7 +452,7 @@ def _encode(plan: SandboxPlan, git: GitLayer | None, area: str, layers: tuple[st
         workspace=encode(plan.workspace),
         stage=b"",
         hidden=hidden,
-        git=b"" if git is None else encode(git.path),
+        git=b"" if git is None else encode(git.outside.common),
         git_shown=git_shown,
         git_pointer=[] if git is None else [encode(text) for text in git.pointer],
         home=encode(HOME),

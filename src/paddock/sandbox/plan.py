@@ -9,7 +9,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from paddock.ledger.format.line import encode_json
@@ -18,7 +18,7 @@ from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy, Writer
 from paddock.policy.pathset import AgentPermissions, compile_permissions
 from paddock.policy.settings import SYSTEM_READ, Git
-from paddock.sandbox.git_config import find_distrust, git_json, take_git
+from paddock.sandbox.git_config import find_distrust, take_git
 from paddock.sandbox.host.host_facts import (
     SYSTEM_PATHS,
     GitOutside,
@@ -163,46 +163,26 @@ def plan_digest(plan: SandboxPlan) -> str:
     terminal and language: they grant nothing.
     """
     environment = tuple(pair for pair in plan.environment if not _is_plain(pair[0]))
-    described = plan_json(replace(plan, environment=environment))
-    text = encode_json({name: described[name] for name in sorted(described.keys() - _UNBOUND)})
+    described = plan_json(replace(plan, environment=environment)).items()
+    text = encode_json({name: value for name, value in described if name not in _UNBOUND})
     return digest_of(text.encode("utf-8", "surrogateescape"))
 
 
 def plan_json(plan: SandboxPlan) -> dict[str, Json]:
-    limits = plan.limits
-    return {
-        "workspace": plan.workspace,
-        "readable": list(plan.readable),
-        "writable": list(plan.writable),
-        "hidden": list(plan.hidden),
-        "links": [[name, text] for name, text in plan.links],
-        "network": plan.network,
-        "git": plan.git,
-        "commit": plan.commit,
-        "enforcement": plan.enforcement,
-        "limits": {
-            "cpu_s": limits.cpu_s,
-            "file_mb": limits.file_mb,
-            "memory_mb": limits.memory_mb,
-            "processes": limits.processes,
-        },
+    config, outside = plan.git_config, plan.git_outside
+    return to_builtins(plan, order="sorted") | {
         "environment": dict(sorted(plan.environment)),
-        "caches": plan.caches,
-        "caches_read_only": plan.caches_read_only,
-        "downloads": list(plan.downloads),
-        "git_outside": git_json(plan.git_outside),
-        "unix_sockets": plan.unix_sockets,
+        "git_outside": outside
+        and {"path": outside.common, "worktree": outside.own, "folder": outside.folder},
         "known_hosts": plan.known_hosts.splitlines(),
         "authorities": bool(plan.authorities),
-        "literals": list(plan.literals),
         "git_config": {
-            "values": [[key, value] for key, value in plan.git_config.values],
-            "ignored": plan.git_config.ignored,
-            "attributes": plan.git_config.attributes,
-            "environment": dict(plan.git_config.variables),
-            "is_signing": plan.git_config.is_signing,
+            "values": [[key, value] for key, value in config.values],
+            "ignored": config.ignored,
+            "attributes": config.attributes,
+            "environment": dict(config.variables),
+            "is_signing": config.is_signing,
         },
-        "policy_digest": plan.policy_digest,
     }
 
 

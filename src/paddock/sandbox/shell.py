@@ -28,7 +28,7 @@ from paddock.sandbox.backends import Attempt, Backends, attempt_here
 from paddock.sandbox.canary import STAGE, gaps_over
 from paddock.sandbox.changes.commit import CommitPlace
 from paddock.sandbox.changes.differences import CommandBaseline
-from paddock.sandbox.changes.judgement import JudgeContext, JudgedChange
+from paddock.sandbox.changes.judgement import JudgeContext
 from paddock.sandbox.connections import NetworkServices
 from paddock.sandbox.conversation import Observed
 from paddock.sandbox.git.tracked import find_known_indexes
@@ -50,7 +50,7 @@ from paddock.sandbox.plan import (
 )
 from paddock.sandbox.sessions.client_session import ClientSession
 from paddock.sandbox.sessions.process import LiveView, Process
-from paddock.sandbox.sessions.sessions import PROGRAM, SessionPorts, Sessions
+from paddock.sandbox.sessions.sessions import PROGRAM, Sessions
 from paddock.sandbox.sessions.shared_state import PREAMBLE_CHARS_MAX, SharedSpace
 from paddock.sandbox.staged import (
     HeldCommand,
@@ -135,8 +135,7 @@ class SandboxShell:
         self._tracked = TrackedView()
         self._git = GitDirectoryOpener(self._read_index.judge)
         self._explainer = PolicyExplainer(policy)
-        ports = SessionPorts(self._share, self._run_in_stage, self._spooling, self._conclude)
-        self.sessions = Sessions(ports)
+        self.sessions = Sessions(self)
 
     def close(self) -> None:
         self.sessions.close()
@@ -208,7 +207,7 @@ class SandboxShell:
         if ending is Ending.CANCELLED and not is_stopped:
             with closing(command), host_failures():
                 return self._outcome_of(prepared, command, streams)
-        outcome = self._conclude(prepared, command, streams)
+        outcome = self.conclude(prepared, command, streams)
         if client is not None:
             # One that had to be killed when its client stopped it has ended like any other.
             ending = Ending.EXITED if ending is Ending.CANCELLED else ending
@@ -216,7 +215,7 @@ class SandboxShell:
             outcome = replace(outcome, ending=ending, hints=hints)
         return replace(outcome, notes=(*outcome.notes, *notes))
 
-    def _conclude(
+    def conclude(
         self, prepared: PreparedLine, command: StagedCommand, streams: Streams
     ) -> ShellOutcome:
         """Commit the changes that policy allows, or hold them, and release the command."""
@@ -235,7 +234,10 @@ class SandboxShell:
                 # to wait, alone or beside others.
                 asks = prepared.is_confined and self.asks_about_diff(prepared)
                 settled = command.settle(grants_asks=asks)
-                why = _DIFF_ASKS if asks else self._find_excess(prepared, command, settled)
+                why = _DIFF_ASKS if asks else ""
+                if prepared.is_confined and not asks:
+                    policy, chain = self._context.place.policy, self._context.chain
+                    why = command.find_excess(settled, shell_for(policy, chain).confine_max)
                 if why and any(each.lands for each in settled):
                     kept = HeldCommand(prepared, command, outcome, self._explainer)
                     count = sum(each.lands for each in settled)
@@ -243,14 +245,6 @@ class SandboxShell:
                     return replace(outcome, waiting=WaitingChanges(kept, count, why))
             outcome = with_committed(outcome, command.commit(settled))
             return self._explainer.amend(outcome, prepared, command.end)
-
-    def _find_excess(
-        self, prepared: PreparedLine, command: StagedCommand, settled: tuple[JudgedChange, ...]
-    ) -> str:
-        if not prepared.is_confined:
-            return ""
-        most = shell_for(self._context.place.policy, self._context.chain).confine_max
-        return command.find_excess(settled, most)
 
     def stage(self, prepared: PreparedLine, watch: CommandWatch = UNWATCHED) -> HeldCommand:
         observed = self._observed(prepared, watch)
@@ -302,7 +296,7 @@ class SandboxShell:
             return None
         return context.network.terms(context.place.policy, context.chain, line, witness)
 
-    def _share(
+    def share(
         self, prepared: PreparedLine, witness: "Witness | None", joined: tuple[int, ...] = ()
     ) -> SharedSpace:
         terms = self._terms(None, witness) if prepared.plan.network == "policy" else None
@@ -321,7 +315,7 @@ class SandboxShell:
             with client.meet() as joined:
                 space = None
                 if (joined or client.is_background) and self._may_share(prepared, client):
-                    space = self._share(prepared, witness, joined)
+                    space = self.share(prepared, witness, joined)
                     held.callback(space.close)
                 client.offer(() if space is None else space.spaces[:2])
                 held.callback(client.close)
@@ -374,7 +368,7 @@ class SandboxShell:
         space: SharedSpace | None,
     ) -> tuple[StagedCommand, Streams]:
         context = self._context
-        with host_failures(), closing(self._spooling()) as spooling:
+        with host_failures(), closing(self.open_spooling()) as spooling:
             observed = replace(observed, spools=spooling.spools)
             on_opened = None
             if context.client is not None and context.client.is_background:
@@ -384,7 +378,7 @@ class SandboxShell:
                 *start, line = request.argv[:3]
                 argv = (*start, _RECORD_DIRECTORY + line, *request.argv[3:])
                 request = replace(request, argv=argv)
-            command = self._run_in_stage(request, observed, space, on_opened)
+            command = self.run_in_stage(request, observed, space, on_opened)
             try:
                 if context.on_directory is not None:
                     context.on_directory(command.end.directory)
@@ -393,7 +387,7 @@ class SandboxShell:
                 command.close()
                 raise
 
-    def _spooling(self) -> Spooling:
+    def open_spooling(self) -> Spooling:
         return Spooling(self._context.staging, self._context.place.history)
 
     def _run_in_place(self, prepared: PreparedLine, observed: Observed) -> ShellOutcome:
@@ -401,7 +395,7 @@ class SandboxShell:
         if context.client is not None:
             # It has the host's network.
             context.client.release()
-        with host_failures(), closing(self._spooling()) as spooling:
+        with host_failures(), closing(self.open_spooling()) as spooling:
             observed = replace(observed, spools=spooling.spools)
             fd, enforced, closed = context.place.workspace.root_fd, prepared.enforced, None
             if enforced.backend == LANDLOCK:
@@ -413,7 +407,7 @@ class SandboxShell:
         outcome = replace(outcome, is_staged=False, enforced=enforced)
         return self._explainer.amend(outcome, prepared, end)
 
-    def _run_in_stage(
+    def run_in_stage(
         self,
         request: CommandRequest,
         observed: Observed,
@@ -454,11 +448,10 @@ class SandboxShell:
                 undo.callback(git.close)
                 closed, directories = closed | git.closed, {**directories, **git.directories}
             view = self._tracked.look(launcher, plan, root_fd, git)
-            layer = None if git is None else git.layer
             with host_error("cannot inspect the directories of a workspace"):
                 names, laid = lay_over(request.laid, survey.closed, root_fd)
             over = replace(plan, hidden=(*plan.hidden, *names)) if names else plan
-            stage = launcher.open_stage(over, root_fd, (*view.files.values(), *laid), layer, space)
+            stage = launcher.open_stage(over, root_fd, (*view.files.values(), *laid), git, space)
             undo.callback(stage.close)
             with host_error("cannot use the staging area", str(self._context.staging)):
                 started_ns = self._moments.get().now(root_fd)

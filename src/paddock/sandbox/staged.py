@@ -480,7 +480,10 @@ class StagedCommand:
         return replace(committed, refused=refused, settled=settled)
 
     def park(self, settled: tuple[JudgedChange, ...], name: str) -> Json:
-        """Return as data what `commit` would do. Raises: ApprovalUnavailableError."""
+        """Return as data what `commit` would keep and refuse; contents are pinned under `name`.
+
+        Raises: ApprovalUnavailableError: nothing, or too much; StorageFullError, HostError.
+        """
         conflict = describe_conflict(self._differences, settled)
         if conflict or not self._differences.is_whole:
             raise ApprovalUnavailableError(
@@ -523,6 +526,8 @@ def _without_refreshed(
 
 
 class HeldCommand:
+    """A finished line whose changes wait for an answer. The caller closes it."""
+
     def __init__(
         self,
         prepared: PreparedLine,
@@ -538,10 +543,12 @@ class HeldCommand:
         self._prepared, self._explainer = prepared, explainer
         self._outcome = outcome
         self.diff: str = f"{heading}{self._shown.text}"
+        """A failed ending, the refused changes, and the diff of the changes that would be kept."""
         self.digest: str = digest_of(digests.encode("utf-8", "surrogateescape"))
         self.warnings: tuple[str, ...] = self._shown.warnings
 
     def commit(self) -> ShellOutcome:
+        """Commit exactly these changes, which the answer approved. Raises: as `commit_settled`."""
         with host_failures():
             self._command.look_again()
             settled = self._command.settle(grants_asks=True)

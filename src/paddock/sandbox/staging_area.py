@@ -50,9 +50,8 @@ _TRIES_MAX: Final = 100
 
 
 class Claim:
-    def __init__(self, parent: int, name: str, fd: int) -> None:
-        """Takes over `fd`, which holds the lock; the caller keeps `parent` open."""
-        self._parent = parent
+    def __init__(self, name: str, fd: int) -> None:
+        """Takes over `fd`, which holds the lock."""
         self.name = name
         self.fd = fd
 
@@ -61,7 +60,7 @@ class Claim:
             # The lock is held to the end, so that no sweep takes a half removed directory.
             for name in os.listdir(self.fd):
                 remove_tree(self.fd, name)
-            os.rmdir(self.name, dir_fd=self._parent)
+            os.rmdir(f"../{self.name}", dir_fd=self.fd)
         self.forget()
 
     def forget(self) -> None:
@@ -76,7 +75,7 @@ def claim(parent: int, prefix: str) -> Claim:
         os.mkdir(name, 0o700, dir_fd=parent)
         fd = open_locked(parent, name, DIRECTORY)
         if fd is not None:
-            return Claim(parent, name, fd)
+            return Claim(name, fd)
     raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
 
@@ -105,7 +104,7 @@ def sweep(parent: int, prefix: str) -> None:
                 continue
             fd = open_locked(parent, name, DIRECTORY)
             if fd is not None:
-                Claim(parent, name, fd).release()
+                Claim(name, fd).release()
 
 
 _PREFIX: Final = "launcher-"
@@ -121,15 +120,11 @@ class StagingArea:
         """`home` is private and out of every agent's reach. Raises: HostError."""
         with host_error("cannot create a staging area for commands", str(home)):
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._home = os.open(home, DIRECTORY)
-            try:
-                sweep(self._home, _PREFIX)
-                self._claim = claim(self._home, _PREFIX)
-            except OSError:
-                os.close(self._home)
-                raise
-        self.fd = self._claim.fd
-        self.path = f"{os.fspath(home)}/{self._claim.name}"
+            with held_open(os.open(home, DIRECTORY)) as parent:
+                sweep(parent, _PREFIX)
+                self.claim = claim(parent, _PREFIX)
+        self.fd = self.claim.fd
+        self.path = f"{os.fspath(home)}/{self.claim.name}"
         self._lock = threading.Lock()
         self._layers: dict[_Layer, str] = {}
         """The existing layers' names by content, the most recently requested last."""
@@ -166,15 +161,6 @@ class StagingArea:
             for layer, name in unused.items():
                 del self._layers[layer], self._users[name]
         return list(unused.values())
-
-    def close(self) -> None:
-        self._claim.release()
-        os.close(self._home)
-
-    def forget(self) -> None:
-        """Close without removing, in a forked child of the owner."""
-        self._claim.forget()
-        os.close(self._home)
 
     def _make(self, layer: "_Layer") -> str:
         # A new name each time: an equal layer may be about to be removed.
@@ -286,17 +272,13 @@ def lay_over(
 
     Raises: OSError.
     """
-    now, hidden = time.time_ns(), frozenset(closed)
+    hidden = frozenset(closed)
     seen = {
         path: file
         for path, file in laid.items()
         if hidden.isdisjoint((*directories_above(path), path))
     }
-    files = tuple(
-        ShownFile(path, stat.S_IFREG | file.mode, file.content, now, is_faithful=True)
-        for path, file in seen.items()
-        if file is not None
-    )
+    files = tuple(file for file in seen.values() if file is not None)
     # For each file, the uppermost path component that is not a directory.
     names = {
         next(

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,12 +25,13 @@ from paddock.policy.settings import (
     ShellSettings,
 )
 from paddock.sandbox.host.host_facts import GitOutside, shared
-from paddock.values.calls import NEVER, NO_CONNECTIONS, Cancel, Connections, Json
+from paddock.values.calls import NEVER, NO_CONNECTIONS, Cancel, Connections
 from paddock.values.decisions import HELD_WHOLE, OPERATIONS, Action, AgentChain, Held
 from paddock.workspace.changes import ChangedPath
 
 if TYPE_CHECKING:
     from paddock.network.decisions import Witness
+    from paddock.sandbox.staged import HeldCommand
 
 
 class GitConfig(Struct, frozen=True):
@@ -93,12 +94,7 @@ class ShownFile(Struct, frozen=True):
     """True if git would check out exactly this; otherwise no recorded change of it may land."""
 
 
-class LaidFile(Struct, frozen=True):
-    content: bytes
-    mode: int
-
-
-Laid = Mapping[str, LaidFile | None]
+Laid = Mapping[str, ShownFile | None]
 """The files that a command sees at these paths instead of the real ones; None: no file."""
 
 
@@ -258,31 +254,8 @@ class PreparedLine(Struct, frozen=True):
         return "partial" if word == HELD_WHOLE and self.is_open else word
 
 
-class HeldLine(Protocol):
-    """A finished line whose changes wait for an answer. The caller closes it."""
-
-    digest: str
-    """Covers its plan, its ending, and all changes that would be kept."""
-    diff: str
-    """A failed ending, the refused changes, and the diff of the changes that would be kept."""
-    warnings: tuple[str, ...]
-
-    def commit(self) -> "ShellOutcome":
-        """Commit exactly these changes, which the answer approved. Raises: as `commit_settled`."""
-        ...
-
-    def park(self, name: str) -> Json:
-        """Return as data what `commit` would keep and refuse; contents are pinned under `name`.
-
-        Raises: ApprovalUnavailableError: nothing, or too much; StorageFullError, HostError.
-        """
-        ...
-
-    def close(self) -> None: ...
-
-
 class WaitingChanges(Struct, frozen=True):
-    held: HeldLine
+    held: "HeldCommand"
     changes: int
     why: str
 

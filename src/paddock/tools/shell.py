@@ -6,7 +6,7 @@ about the line, the line runs first and its changes are held back.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,13 +15,7 @@ from paddock import errors, limits
 from paddock.pattern import lazy_pattern
 from paddock.policy.profiles import written_path
 from paddock.sandbox.sessions.shared_state import NEW
-from paddock.sandbox.values import (
-    CommandWatch,
-    Ending,
-    HeldLine,
-    PreparedLine,
-    ShellLine,
-)
+from paddock.sandbox.values import CommandWatch, Ending, PreparedLine, ShellLine
 from paddock.text.show import quote
 from paddock.tools import arguments as fields
 from paddock.tools.outcome import SHELL_SCHEMA, shell_output
@@ -37,6 +31,9 @@ from paddock.tools.spec import (
 from paddock.values.calls import LeftEffect
 from paddock.values.decisions import HELD_WHOLE, Action, Held
 from paddock.workspace.listing import is_directory
+
+if TYPE_CHECKING:
+    from paddock.sandbox.staged import HeldCommand
 
 _DEV_TIMEOUT_DEFAULT_S: Final = 30
 _ENV_NAME: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -101,7 +98,7 @@ class ShellPlan(Struct, frozen=True):
     line: ShellLine
     actions: tuple[Action, ...]
     prepared: PreparedLine | None = None
-    held: HeldLine | None = None  # set if it has run and its changes were approved
+    held: "HeldCommand | None" = None  # set if it has run and its changes were approved
     in_background: bool = False
 
 
@@ -121,7 +118,7 @@ class LineRun:
         # A background command makes changes later, so the approval is about the command.
         return is_asked and not plan.line.is_dry_run and not plan.in_background
 
-    def stage(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, HeldLine]:
+    def stage(self, plan: ShellPlan, ports: Ports) -> "tuple[ShellPlan, HeldCommand]":
         prepared = plan.prepared or shell_of(ports).prepare(plan.line)
         held = shell_of(ports).stage(prepared, _watch(ports))
         return replace(plan, held=held), held

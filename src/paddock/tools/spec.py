@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from paddock.network.decisions import Witness
     from paddock.packages.rows import PackageRow
     from paddock.sandbox.shell import SandboxShell
-    from paddock.sandbox.values import HeldLine, OnOutput, WaitingChanges
+    from paddock.sandbox.staged import HeldCommand
+    from paddock.sandbox.values import OnOutput, WaitingChanges
     from paddock.storage.notes import DoingEntry, DoingKind
 
 
@@ -248,7 +249,7 @@ class Staging(Protocol):
 
     def asks_about_effect(self, plan: Any, ports: Ports) -> bool: ...
 
-    def stage(self, plan: Any, ports: Ports) -> "tuple[Any, HeldLine]":
+    def stage(self, plan: Any, ports: Ports) -> "tuple[Any, HeldCommand]":
         """Run, hold the effect back, and return the plan that commits it. Raises: ToolError."""
         ...
 

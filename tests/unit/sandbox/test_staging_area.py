@@ -21,7 +21,7 @@ pytestmark = pytest.mark.needs("linux")
 def area(tmp_path: Path):
     made = StagingArea(tmp_path / "staging")
     yield made
-    made.close()
+    made.claim.release()
 
 
 @pytest.fixture
@@ -234,7 +234,7 @@ def test_what_was_left_is_swept_and_what_is_in_use_is_not(tmp_path: Path, area: 
 
     expected = {os.path.basename(each.path) for each in (area, other)} | {"launcher-of-somebody"}
     assert set(os.listdir(home)) == expected
-    other.close()
+    other.claim.release()
     assert os.path.isdir(area.path)
 
 
@@ -248,7 +248,7 @@ def test_many_at_once_make_and_close_their_areas_and_keep_what_is_in_them(tmp_pa
             os.mkdir("stage", dir_fd=made.fd)
             os.close(os.open("stage/file", os.O_WRONLY | os.O_CREAT, dir_fd=made.fd))
             seen.append(os.listdir(f"{made.path}/stage"))
-            made.close()
+            made.claim.release()
         return seen
 
     with ThreadPoolExecutor(4) as pool:

@@ -19,7 +19,6 @@ import secrets
 import socket
 import stat
 import threading
-import time
 from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
 from typing import Final
@@ -28,6 +27,7 @@ from paddock.errors import HostError, PathError
 from paddock.sandbox.sessions.process import LiveView
 from paddock.storage.atomic import held_open, host_error, make_directories
 from paddock.storage.disk import DIRECTORY
+from paddock.storage.locks import wait_for_lock
 from paddock.text.show import quote
 from paddock.values.entries import digest_of_json
 
@@ -37,7 +37,6 @@ _MESSAGE_BYTES_MAX: Final = 131_072
 """Longer lists of changes are not shown: sockets take no longer message (socket(7), wmem)."""
 _ANSWER_S: Final = 2.0
 _START_S: Final = 10.0
-_AGAIN_S: Final = 0.01
 _BEGIN_S: Final = 60.0
 _GRACE_S: Final = 0.7
 """Between SIGTERM and SIGKILL. Claude Code kills us 1.5 seconds after its SIGTERM, and the changes
@@ -197,14 +196,9 @@ class ClientSession:
 
     def _await_turn(self, directory: int) -> None:
         """Wait until no background command is starting; one that does not go on, for a time."""
-        how = fcntl.LOCK_EX if self.is_background else fcntl.LOCK_SH
-        until_s = time.monotonic() + _START_S
-        while time.monotonic() < until_s:
-            with contextlib.suppress(BlockingIOError):
-                fcntl.flock(directory, how | fcntl.LOCK_NB)
-                return
-            time.sleep(_AGAIN_S)
-        self.hints.append(_SILENT)
+        kind = fcntl.LOCK_EX if self.is_background else fcntl.LOCK_SH
+        if not wait_for_lock(directory, kind, _START_S):
+            self.hints.append(_SILENT)
 
     def _find(self, directory: int) -> tuple[int, ...]:
         if self._lock < 0:

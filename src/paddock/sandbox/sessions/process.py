@@ -83,8 +83,7 @@ class Printed(Struct, frozen=True):
 class Transcript:
     """The tail of a command's output, both streams in order. Thread-safe."""
 
-    def __init__(self, bytes_max: int = OUTPUT_BYTES) -> None:
-        self._bytes_max = bytes_max
+    def __init__(self) -> None:
         self._kept = bytearray()
         self._total = 0
         self._read_to = 0
@@ -96,8 +95,8 @@ class Transcript:
             self._kept += chunk
             self._total += len(chunk)
             # Allow half as much again, so that not every chunk moves the whole buffer.
-            if len(self._kept) > self._bytes_max * 3 // 2:
-                del self._kept[: len(self._kept) - self._bytes_max]
+            if len(self._kept) > OUTPUT_BYTES * 3 // 2:
+                del self._kept[: len(self._kept) - OUTPUT_BYTES]
             self._changed.notify_all()
 
     def end(self) -> None:
@@ -120,8 +119,8 @@ class Transcript:
                 first = self._total - len(self._kept)
                 at = min(max(begin, first), self._end)
                 content = bytes(self._kept[at - first : self._end - first])
-                if len(content) > self._bytes_max:
-                    content = whole_characters(content[: self._bytes_max])
+                if len(content) > OUTPUT_BYTES:
+                    content = whole_characters(content[:OUTPUT_BYTES])
                 self._read_to = end = at + len(content)
         finally:
             undo()

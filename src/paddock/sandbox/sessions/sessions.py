@@ -8,7 +8,6 @@ from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.errors import (
@@ -18,10 +17,9 @@ from paddock.errors import (
     SessionChangedError,
 )
 from paddock.sandbox.conversation import Observed, variables_of
-from paddock.sandbox.sessions.process import SHOWN_MAX, LiveView, Process
+from paddock.sandbox.sessions.process import SHOWN_MAX, Process
 from paddock.sandbox.sessions.shared_state import NEW, SharedSpace, Snapshot, read_snapshot
 from paddock.sandbox.staged import StagedCommand, host_failures
-from paddock.sandbox.streams import Spooling, Streams
 from paddock.sandbox.values import (
     CommandEnd,
     CommandRequest,
@@ -35,6 +33,7 @@ from paddock.text.show import quote
 if TYPE_CHECKING:
     from paddock.network.decisions import Witness
     from paddock.network.wall import Wall
+    from paddock.sandbox.shell import SandboxShell
 
 PROGRAM: Final = "@program"
 """The session of the embedding program's commands; no call can name it."""
@@ -44,18 +43,6 @@ _UNUSED_S: Final = 3600.0
 _ENDED_KEPT: Final = 16
 _SAID_LATER: Final = Stream(""), Stream("")
 """Empty: the output of a running command is read separately."""
-
-
-class SessionPorts(Struct, frozen=True):
-    """The functions of its shell that a session needs."""
-
-    share: Callable[[PreparedLine, "Witness | None"], SharedSpace]
-    run: Callable[
-        [CommandRequest, Observed, SharedSpace, Callable[[LiveView], None]], StagedCommand
-    ]
-    spooling: Callable[[], Spooling]
-    conclude: Callable[[PreparedLine, StagedCommand, Streams], ShellOutcome]
-    """Land a command's changes that policy allows, and release the command."""
 
 
 class ShellSession:
@@ -93,8 +80,8 @@ class ShellSession:
 
 
 class Sessions:
-    def __init__(self, ports: SessionPorts) -> None:
-        self._ports = ports
+    def __init__(self, shell: "SandboxShell") -> None:
+        self._shell = shell
         self._lock = threading.Lock()
         self._sessions: dict[str, ShellSession] = {}
         self._processes: dict[str, Process] = {}
@@ -129,7 +116,7 @@ class Sessions:
                     hint="call again",
                 )
             if session.space is None:
-                session.space = self._ports.share(prepared, witness)
+                session.space = self._shell.share(prepared, witness)
             elif session.space.network is not None and witness is not None:
                 # It asks and records for the command that was started last.
                 session.space.network.terms.witness = witness
@@ -203,7 +190,7 @@ class Sessions:
                     f"{PROCESSES_MAX} commands are running already",
                     hint="end one with shell_stop; shell_list names them",
                 )
-            process = Process(f"SHP-{secrets.token_hex(4)}", prepared, self._ports.spooling())
+            process = Process(f"SHP-{secrets.token_hex(4)}", prepared, self._shell.open_spooling())
             self._processes[process.name] = process
             ended = [name for name, each in self._processes.items() if each.outcome is not None]
             for name in ended[:-_ENDED_KEPT]:
@@ -231,7 +218,7 @@ class Sessions:
             request = replace(request, script=session.snapshot.script())
 
             process.begin(
-                lambda: self._ports.run(request, observed, space, process.show),
+                lambda: self._shell.run_in_stage(request, observed, space, process.show),
                 lambda: self.on_end(process.name),
             )
 
@@ -265,7 +252,7 @@ class Sessions:
                     raise process.failure or HostError("a command ended without a report")
             with contextlib.closing(process.spooling):
                 streams = process.spooling.streams(process.command.end)
-                outcome = self._ports.conclude(process.prepared, process.command, streams)
+                outcome = self._shell.conclude(process.prepared, process.command, streams)
             process.outcome = replace(outcome, changed=(), waiting=None)
             # It has a copy of some of the output.
             process.command = None
@@ -293,7 +280,7 @@ class Sessions:
                 copied, ran = view.copy()
             ran = replace(ran, on_landed=partial(self.changed, by=process))
             command = StagedCommand(view.place, ran)
-            outcome = self._ports.conclude(process.prepared, command, _SAID_LATER)
+            outcome = self._shell.conclude(process.prepared, command, _SAID_LATER)
             landed = {each.path.relative for each in outcome.changed}
             # A path that is the same on both sides counts as landed.
             view.landed(copied.marks.keys() - (command.paths - landed), copied.marks)

@@ -5,22 +5,18 @@ the agent; policy judges its next line together with it (`preamble`), and the ne
 first (`script`).
 """
 
-import contextlib
 import os
 import re
-import secrets
 import shlex
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from paddock import limits
 from paddock.pattern import lazy_pattern
-from paddock.sandbox.inside.protocol import ENDED_IN, HOST_IDS_FIRST
-from paddock.sandbox.values import SandboxPlan
-from paddock.storage.atomic import host_error
+from paddock.sandbox.inside.protocol import ENDED_IN
 from paddock.values.entries import is_plain
 
 if TYPE_CHECKING:
@@ -53,41 +49,6 @@ class SharedSpace(Struct, eq=False):
                 os.close(fd)
         if self.running.owner == os.getpid():
             self.running.remove(self.name)
-
-
-def open_space(
-    running: "RunningLauncher", plan: SandboxPlan, joined: Sequence[int] = ()
-) -> SharedSpace:
-    """Create the resources that a session shares, or enter the namespaces `joined`.
-
-    Raises: HostError, ConfinementError.
-    """
-    name = f"session-{secrets.token_hex(8)}"
-    with contextlib.ExitStack() as undo, host_error("a session cannot be opened"):
-        os.mkdir(name, 0o700, dir_fd=running.area.fd)
-        undo.callback(running.remove, name)
-        if os.geteuid() == 0:
-            os.chown(name, HOST_IDS_FIRST, HOST_IDS_FIRST, dir_fd=running.area.fd)
-        spaces = (
-            _open_network(running, plan, joined) if plan.network in ("loopback", "policy") else []
-        )
-        undo.pop_all()
-    return SharedSpace(running, name, tuple(spaces))
-
-
-def _open_network(
-    running: "RunningLauncher", plan: SandboxPlan, joined: Sequence[int]
-) -> list[int]:
-    is_served = plan.network == "policy"
-    literals = plan.literals if is_served else ()
-    from paddock.sandbox.conversation import receive_served  # noqa: PLC0415 - a line needs none
-
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours:
-        with theirs:
-            order = " ".join(("share", plan.network, *literals))
-            running.tell(order.encode(), [theirs.fileno(), *joined])
-        return receive_served(ours, 3 if is_served else 2)
 
 
 # --- shell state ----------------------------------------------------------------
