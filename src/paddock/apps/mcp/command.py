@@ -148,12 +148,6 @@ def _token(options: command.Options, console: Console) -> command.Reply:
     return command.Reply({"status": "ok", "agent": agent, "token": token, "file": str(file)}, token)
 
 
-def _review(options: command.Options, console: Console, *, adds: bool) -> command.Reply:
-    from paddock.apps.mcp import review
-
-    return review.add_server(options, console) if adds else review.review(options, console)
-
-
 def _agent_of(project: Project, options: command.Options) -> str:
     return project.agents.read(project.agent_named(options.agent)).agent.name
 
@@ -227,7 +221,7 @@ COMMAND = command.Command(
     command.Part(
         "add",
         "add another MCP server behind the gateway",
-        partial(_review, adds=True),
+        command.loaded("mcp.review:add_server"),
         *_REVIEWS,
         command.opt("--url", "URL", "the server's address"),
         command.opt("--network", "HOST:PORT", "a host it may reach", action="append", default=[]),
@@ -252,7 +246,7 @@ COMMAND = command.Command(
     command.Part(
         "review",
         "review the definitions of other servers, and offer exactly those",
-        partial(_review, adds=False),
+        command.loaded("mcp.review:review"),
         *_REVIEWS,
         command.opt("server", "NAME", "one of them (default: all)", nargs="*"),
     ),
