@@ -168,7 +168,7 @@ class DemoAgent:
 
     def _work(self) -> None:
         with open_session(self._project, SessionWish(model="builtin")) as session:
-            session.handle_turn(_LINES[0].message)
+            session.handle_turn(_LINES[0].did)
         while not self.stopped.is_set():
             for tool, arguments in _WORK:
                 if self.stopped.wait(_PAUSE_S):
@@ -220,16 +220,10 @@ def _wrapped(row: str, width: int, indent: str) -> list[str]:
 class DemoAct(Struct, frozen=True):
     title: str
     did: str
-    """The tool and the arguments, as shown to the reader."""
-    arguments: dict[str, Json]
+    """The tool and the arguments, as shown to the reader; or a message to the model."""
+    arguments: dict[str, Json] = {}
     code: str = ""
     is_approved: bool = False
-
-
-class DemoLine(Struct, frozen=True):
-    title: str
-    message: str
-    code: str = ""
 
 
 _ACTS: Final = (
@@ -274,18 +268,18 @@ _BY_LINK: Final = DemoAct(
     errors.PathTraversalError.code,
 )
 _LINES: Final = (
-    DemoLine("A model works: the built-in one, without an API key", "what files are there?"),
-    DemoLine("It writes", f'write a file at {_SESSION_NOTE} with the content "a model was here"'),
-    DemoLine("It searches", f'search for "a model was here" in {_SESSION_NOTE}'),
-    DemoLine(
+    DemoAct("A model works: the built-in one, without an API key", "what files are there?"),
+    DemoAct("It writes", f'write a file at {_SESSION_NOTE} with the content "a model was here"'),
+    DemoAct("It searches", f'search for "a model was here" in {_SESSION_NOTE}'),
+    DemoAct(
         "It may not delete without approval",
         f"delete {_SESSION_NOTE}",
-        errors.ApprovalUnavailableError.code,
+        code=errors.ApprovalUnavailableError.code,
     ),
-    DemoLine(
+    DemoAct(
         "It is asked to write a protected file",
         'write a file at .git/hooks/post-merge with the content "boom"',
-        errors.ProtectedPathError.code,
+        code=errors.ProtectedPathError.code,
     ),
 )
 _LIST: Final = f"{TOUR}-list.md"
@@ -395,12 +389,12 @@ class Tour:
         if isinstance(event, CallFinished):
             self._calls.append(event)
 
-    def _say(self, line: DemoLine, session: Session) -> DemoScene:
+    def _say(self, line: DemoAct, session: Session) -> DemoScene:
         self._calls.clear()
-        result = session.handle_turn(line.message)
+        result = session.handle_turn(line.did)
         calls = self._calls
         code = _code(calls[-1].result) if calls else ""
-        ended = f"{line.message!r} ended as {code or 'allowed'}"
+        ended = f"{line.did!r} ended as {code or 'allowed'}"
         self._expect(bool(calls) and code == line.code, ended)
         rows = [
             f"  {show_name(call.tool)} {json.dumps(dict(call.arguments))} "
@@ -410,7 +404,7 @@ class Tour:
         said = result.response.split("\n")
         missing = len(said) - _ANSWER_ROWS_MAX
         said = [*said[:_ANSWER_ROWS_MAX], *([f"[{missing} more lines]"] if missing > 0 else [])]
-        return DemoScene(line.title, f"> {line.message}", _outcome(code), "\n".join([*rows, *said]))
+        return DemoScene(line.title, f"> {line.did}", _outcome(code), "\n".join([*rows, *said]))
 
     def _session_recorded(self, session_id: str) -> DemoScene:
         wanted = Filter(TURN_RECORDED, session_id=session_id)

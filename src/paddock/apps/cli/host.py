@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from paddock.apps import command
@@ -63,10 +63,10 @@ def _doctor(options: command.Options, console: Console) -> command.Reply | int:
         return command.Reply(
             {
                 "version": __version__,
-                "host": [_finding_json(finding) for finding in findings],
+                "host": to_builtins(findings),
                 "backends": [_verdict_json(verdict) for verdict in verdicts],
                 "workspace": None if workspace is None else _verdict_json(workspace),
-                "here": [_finding_json(finding) for finding in here.findings],
+                "here": to_builtins(here.findings),
                 "commands": commands,
                 "made_with_dev": made_with_dev,
             },
@@ -117,14 +117,6 @@ def _commands(
     if chosen.backend == backends.NO_BACKEND:
         return f"unconfined (enforcement = {enforcement})"
     return f"held by {chosen.backend} ({chosen.enforcement.value})"
-
-
-def _finding_json(finding: backends.HostFinding) -> dict[str, Json]:
-    return {
-        "name": finding.name,
-        "ok": finding.is_there,
-        **command.fields(finding, "found", "remedy"),
-    }
 
 
 def _verdict_json(verdict: BackendVerdict) -> dict[str, Json]:

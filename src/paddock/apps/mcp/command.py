@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import to_builtins
+
 from paddock.apps import command
 from paddock.apps.console import EXIT_NO, Console
 from paddock.assembly.project import Project
@@ -93,7 +95,7 @@ def _uninstall(options: command.Options, console: Console) -> command.Reply:
     # Without --scope the user wants the entry gone; one left in another scope is a failure.
     is_done = is_wanted and (edit.changes or options.scope is not None or not elsewhere)
     value: Json = {"file": str(edit.file.path), "changed": edit.changes and is_wanted}
-    value["elsewhere"] = [each.as_json() for each in elsewhere]
+    value["elsewhere"] = to_builtins(elsewhere)
     said = f"{'removed from' if edit.changes else 'not installed in'} {edit.file.path}"
     return _replied(value, said, is_wanted=is_wanted, is_done=is_done)
 

@@ -231,7 +231,7 @@ def _program() -> str:
 
 class Elsewhere(Struct, frozen=True):
     scope: ClientScope
-    file: Path
+    file: str
     why: str = ""
     """Why the file could not be checked; empty if it has the entry."""
 
@@ -240,9 +240,6 @@ class Elsewhere(Struct, frozen=True):
             return f"cannot determine whether the server is in {self.file}: {self.why}"
         line = f"paddock mcp uninstall --client {client} --scope {self.scope}"
         return f"the server is still in {self.file} (scope {self.scope}): {line}"
-
-    def as_json(self) -> dict[str, Json]:
-        return {"scope": self.scope, "file": str(self.file), "why": self.why}
 
 
 def plan_uninstall(file: Path, scope: ClientScope) -> ClientFileEdit:
@@ -268,8 +265,8 @@ def find_elsewhere(
     try:
         known = read_servers(read_client_file(file, follows=other == "user")).get(NAME)
     except ConfigError as error:
-        return (Elsewhere(other, file, error.message),)
-    return () if our_entry(known) is None else (Elsewhere(other, file),)
+        return (Elsewhere(other, str(file), error.message),)
+    return () if our_entry(known) is None else (Elsewhere(other, str(file)),)
 
 
 def without_table(text: str, table: str) -> str:
