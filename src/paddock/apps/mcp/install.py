@@ -187,23 +187,17 @@ def toml_lines(rows: Mapping[str, Json]) -> str:
 
 def toml_key(name: str) -> str:
     is_bare = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
-    return name if is_bare else _toml_text(name)
+    return name if is_bare else toml_value(name)
 
 
 def toml_value(value: Json) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
     if isinstance(value, list):
         return f"[{', '.join(toml_value(item) for item in cast('list[Json]', value))}]"
     if isinstance(value, dict):
         rows = cast("dict[str, Json]", value).items()
         return f"{{ {', '.join(f'{toml_key(key)} = {toml_value(each)}' for key, each in rows)} }}"
-    return str(value) if isinstance(value, int | float) else _toml_text(str(value))
-
-
-def _toml_text(text: str) -> str:
-    # TOML's basic strings are JSON's, except for surrogate pairs.
-    written = json.dumps(text, ensure_ascii=False)
+    # TOML's other values are JSON's, except for surrogate pairs.
+    written = json.dumps(value, ensure_ascii=False, default=str)
     return "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in written)
 
 
