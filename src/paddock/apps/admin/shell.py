@@ -17,6 +17,7 @@ from paddock.apps.admin.show import ShownText, TextLook, TextSpan, dim, line, no
 from paddock.apps.command import Options
 from paddock.apps.console import EXIT_SIGNAL, Console
 from paddock.errors import IntegrityError, PaddockError, UsageError
+from paddock.text.json import has_half_character
 from paddock.text.show import quote
 
 
@@ -50,7 +51,7 @@ class AdminShell:
     def _run_line(self, text: str) -> None:
         context, command = self._context, parse_command(text)
         try:
-            if not plain.is_text(text):
+            if has_half_character(text):
                 raise UsageError(
                     f"{quote(text)} is not UTF-8: it was not run",
                     hint="set the terminal to UTF-8, or paste the line as text",

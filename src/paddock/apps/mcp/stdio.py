@@ -30,15 +30,13 @@ from paddock import limits
 from paddock.apps.mcp.agents import Agents
 from paddock.apps.mcp.server import make_server
 from paddock.errors import HostError
-from paddock.pattern import lazy_pattern
-from paddock.text.json import find_twice, json_name
+from paddock.text.json import find_twice, has_half_character, json_name
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
 # Every invalid line is reported, to the client if it may wait for an answer, else on stderr.
 
 _SPACE: Final = b" \t\r"
-_HALF_PAIR: Final = lazy_pattern("[\ud800-\udfff]")
 _WANTED: Final = {
     "jsonrpc": '"2.0"',
     "id": "a string or an integer",
@@ -222,7 +220,7 @@ def _unusable(value: dict[str, Json], why: str) -> Unusable:
 def _id(value: dict[str, Json]) -> types.RequestId | None:
     found = value.get("id")
     if isinstance(found, str):
-        return None if _HALF_PAIR.search(found) else found
+        return None if has_half_character(found) else found
     return found if isinstance(found, int) and not isinstance(found, bool) else None
 
 
