@@ -119,12 +119,17 @@ def _effects(effects: Effects) -> str:
 def _commands() -> Iterator[str]:
     yield f"# Command line\n\n{MADE}"
     yield _shown(command_line.help_text())
-    for name, listed in command_line.COMMANDS.items():
+    for name in command_line.COMMANDS:
         yield f"## paddock {name}\n"
         yield _shown(_help_of(name))
-        for part in listed.parts:
+        for part in _parts_of(name):
             yield f"### paddock {name} {part}\n"
             yield _shown(_help_of(name, part))
+
+
+def _parts_of(name: str) -> list[str]:
+    """Return the subcommands for people: a part without --json is started by programs."""
+    return [part.name for part in command_line.load_command(name).parts if part.as_json]
 
 
 def _help_of(*words: str) -> str:
@@ -148,9 +153,9 @@ def _man() -> Iterator[str]:
     yield ".SH DESCRIPTION"
     yield "Each command tells more of itself with \\-\\-help; what all of them take is below."
     yield ".nf\n" + _roff(command_line.help_text().partition("commands:")[2].strip("\n")) + "\n.fi"
-    for name, listed in command_line.COMMANDS.items():
+    for name in command_line.COMMANDS:
         yield f".SH {name.upper()}\n.nf\n{_roff(_help_of(name).strip())}\n.fi"
-        for part in listed.parts:
+        for part in _parts_of(name):
             yield f".SS {name} {part}\n.nf\n{_roff(_help_of(name, part).strip())}\n.fi"
     yield ".SH SEE ALSO\n.BR paddock-verify\nverifies a copy of a ledger."
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from paddock.apps.admin.command import COMMAND
 from paddock.apps.admin.session import Setting
-from paddock.apps.admin.shell import ShellStreams, run_admin, run_json, run_plain
+from paddock.apps.admin.shell import run_admin
 from paddock.apps.admin.show import Sandboxed
 from paddock.apps.command import parse
 from paddock.apps.console import Console
@@ -49,9 +49,7 @@ def main(sandbox: str, arguments: list[str]) -> int:
         setting = Setting(
             project, options.agent, options.model, console.variables, Examined(SANDBOXES[sandbox])
         )
-        streams = ShellStreams(console.stdin, console.stdout, console.variables)
-        run = run_json if options.json else run_plain if options.plain else run_admin
-        return run(setting, streams)
+        return run_admin(setting, options, console)
     except PaddockError as error:
         console.report(error)
         return 9

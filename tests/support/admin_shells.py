@@ -12,8 +12,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from paddock.apps.admin.plain import PlainScreen
 from paddock.apps.admin.session import Setting
-from paddock.apps.admin.shell import ShellStreams, run_plain
+from paddock.apps.admin.shell import run_lines
 from paddock.assembly.bootstrap import init_bare_plane
 from paddock.assembly.project_open import init_project, open_project
 from paddock.assembly.trust import review_trust, trust_policy
@@ -124,7 +125,7 @@ class Site(Struct, frozen=True, dict=True):
         setting = Setting(project, None, model, everything, Examined(SANDBOXES[sandbox]))
         out = io.StringIO()
         source = io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8")
-        return run_plain(setting, ShellStreams(source, out, everything)), out.getvalue()
+        return run_lines(setting, PlainScreen(out), source), out.getvalue()
 
     def entries(self, ledger: str, event_type: str | None = None) -> list[Any]:
         """What is on record."""

@@ -7,13 +7,14 @@ import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, cast
 
 from msgspec import Struct
 
 from paddock.apps.console import Console
-from paddock.errors import HostError, UsageError
+from paddock.errors import UsageError
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
@@ -171,6 +172,17 @@ Work = Callable[[Options, Console], Reply | int]
 """Runs the command; returns a bare exit status if it has printed everything already."""
 
 
+def loaded(place: str) -> Work:
+    """Return work that loads `module:function` of an app only when it runs."""
+
+    def work(options: Options, console: Console) -> Reply | int:
+        module, _, name = place.partition(":")
+        answer: Work = getattr(import_module(f"paddock.apps.{module}"), name)
+        return answer(options, console)
+
+    return work
+
+
 class CommandOption(NamedTuple):
     names: tuple[str, ...]
     settings: Mapping[str, Any]
@@ -299,27 +311,22 @@ def operator() -> str:
 
 def write_new_file(path: Path, parts: Iterable[bytes]) -> int:
     """Write parts to a new file, all or nothing; return how many. Raises: UsageError, HostError."""
-    try:
-        file = path.open("xb")
-    except FileExistsError:
-        raise UsageError(
-            f"{quote(str(path))} exists already", where="--out", hint="name a new file"
-        ) from None
-    except OSError as error:
-        raise _unwritten(path, error) from error
+    from paddock.storage.atomic import host_error
+
     count = 0
-    try:
-        with file:
-            for part in parts:
-                file.write(part)
-                count += 1
-    except BaseException as error:
-        path.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise _unwritten(path, error) from error
-        raise
+    with host_error(f"cannot write {quote(str(path))}"):
+        try:
+            file = path.open("xb")
+        except FileExistsError:
+            raise UsageError(
+                f"{quote(str(path))} exists already", where="--out", hint="name a new file"
+            ) from None
+        try:
+            with file:
+                for part in parts:
+                    file.write(part)
+                    count += 1
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
     return count
-
-
-def _unwritten(path: Path, error: OSError) -> HostError:
-    return HostError(f"cannot write {quote(str(path))}: {error.strerror}")

@@ -123,7 +123,7 @@ def attempt_here(launcher: Launcher, staging: Path) -> Attempt:
 _REFUSALS: Final = (errno.ENOSPC, errno.EINVAL, errno.ENOSYS, errno.EPERM)
 
 
-class HostFinding(Struct, frozen=True):
+class HostFinding(Struct, frozen=True, rename={"is_there": "ok"}):
     name: str
     is_there: bool
     found: str

@@ -6,17 +6,12 @@ from paddock.assembly.project_open import open_project
 
 
 def _admin(options: Options, console: Console) -> int:
-    from paddock.apps.admin import shell
     from paddock.apps.admin.session import Setting, find_sandbox
+    from paddock.apps.admin.shell import run_admin
 
     project = open_project(*where(options, console))
     setting = Setting(project, options.agent, options.model, console.variables, find_sandbox)
-    streams = shell.ShellStreams(console.stdin, console.stdout, console.variables)
-    if options.json:
-        return shell.run_json(setting, streams)
-    if options.plain:
-        return shell.run_plain(setting, streams)
-    return shell.run_admin(setting, streams)
+    return run_admin(setting, options, console)
 
 
 COMMAND = Command(

@@ -18,7 +18,7 @@ from paddock.apps.admin.show import Block, StatusLine, plain_lines, shown_text, 
 from paddock.apps.command import fields
 from paddock.apps.console import read_line
 from paddock.errors import UsageError
-from paddock.pattern import lazy_pattern
+from paddock.text.json import has_half_character
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
@@ -29,9 +29,6 @@ class Vocabulary(Struct, frozen=True):
     commands: Mapping[str, str] = field(default_factory=dict[str, str])
     parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-
-
-_SURROGATE: Final = lazy_pattern("[\ud800-\udfff]")
 
 
 class Typed(Struct, frozen=True):
@@ -116,11 +113,6 @@ class Keyboard(Protocol):
     def interrupting(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
         """While the block runs, Ctrl-C calls `stop` in a separate thread."""
         ...
-
-
-def is_text(typed: str) -> bool:
-    """Return False if it holds lone surrogates, which stand for invalid bytes (PEP 383)."""
-    return typed.isascii() or _SURROGATE.search(typed) is None
 
 
 def parse_choice(text: str, choices: tuple[Choice, ...]) -> Choice:
@@ -274,7 +266,8 @@ class PlainKeyboard(Keyboard):
             prompt = "... "
 
     def _require_text(self, text: str, lines_before: int) -> None:
-        if not is_text(text):
+        # Half a surrogate pair stands for an invalid byte (PEP 383).
+        if has_half_character(text):
             first = self._lines_read - lines_before
             raise UsageError(
                 f"{quote(text.rstrip())} is not UTF-8: this line and the lines after it "

@@ -285,9 +285,14 @@ class Revealed(Struct, frozen=True):
     notices: tuple[str, ...]
 
 
-def reveal_exactly(text: str) -> Revealed:
+def reveal(text: str, hiding: re.Pattern[str] = _SPACES) -> Revealed:
+    """Escape `text` line by line for a question, with notices of unusual characters.
+
+    `hiding` matches the runs of spaces to mark: `_WIDE` in a diff, where indentation matters.
+    """
     found = [show_unseen(each) for each in text.split("\n")]
-    escaped = sum(count for _, count in found)
+    marked = [hiding.subn(lambda run: f"⟨{len(run[0])} spaces⟩", each) for each, _ in found]
+    escaped, padded = (sum(count for _, count in each) for each in (found, marked))
     notices: list[str] = []
     if escaped:
         who = "1 character is" if escaped == 1 else f"{escaped} characters are"
@@ -295,25 +300,10 @@ def reveal_exactly(text: str) -> Revealed:
     foreign = _foreign(text)
     if foreign:
         notices.append(f"non-ASCII characters: {foreign}")
-    return Revealed(tuple(row for row, _ in found), tuple(notices))
-
-
-def reveal(text: str, hiding: re.Pattern[str] = _SPACES) -> Revealed:
-    """Escape `text` line by line for a question, with notices of unusual characters.
-
-    `hiding` matches the runs of spaces to mark: `_WIDE` in a diff, where indentation matters.
-    """
-    shown = reveal_exactly(text)
-    marked = [hiding.subn(lambda found: f"⟨{len(found[0])} spaces⟩", each) for each in shown.rows]
-    padded = sum(count for _, count in marked)
-    return Revealed(tuple(row for row, _ in marked), (*shown.notices, *_padding(padded)))
-
-
-def _padding(runs: int) -> tuple[str, ...]:
-    if not runs:
-        return ()
-    said = "1 run of spaces is" if runs == 1 else f"{runs} runs of spaces are"
-    return (f"{said} shown as ⟨N spaces⟩",)
+    if padded:
+        said = "1 run of spaces is" if padded == 1 else f"{padded} runs of spaces are"
+        notices.append(f"{said} shown as ⟨N spaces⟩")
+    return Revealed(tuple(row for row, _ in marked), tuple(notices))
 
 
 def _foreign(text: str) -> str:

@@ -3,11 +3,8 @@
 It knows only the ports Screen and Keyboard; every line of it also runs on a pipe.
 """
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Final, TextIO
-
-from msgspec import Struct
 
 from paddock.agent.events import TurnOutcome
 from paddock.agent.sessions import Session
@@ -17,7 +14,10 @@ from paddock.apps.admin.history import HistoryFile
 from paddock.apps.admin.question import TerminalApprover, preview_of
 from paddock.apps.admin.session import AdminContext, Setting
 from paddock.apps.admin.show import ShownText, TextLook, TextSpan, dim, line, note, row
+from paddock.apps.command import Options
+from paddock.apps.console import EXIT_SIGNAL, Console
 from paddock.errors import IntegrityError, PaddockError, UsageError
+from paddock.text.json import has_half_character
 from paddock.text.show import quote
 
 
@@ -51,7 +51,7 @@ class AdminShell:
     def _run_line(self, text: str) -> None:
         context, command = self._context, parse_command(text)
         try:
-            if not plain.is_text(text):
+            if has_half_character(text):
                 raise UsageError(
                     f"{quote(text)} is not UTF-8: it was not run",
                     hint="set the terminal to UTF-8, or paste the line as text",
@@ -96,48 +96,27 @@ class AdminShell:
 _DUMB: Final = frozenset({"dumb", "unknown", ""})
 
 
-class ShellStreams(Struct, frozen=True):
-    source: TextIO
-    out: TextIO
-    variables: Mapping[str, str]
+def run_admin(setting: Setting, options: Options, console: Console) -> int:
+    if options.json:
+        return run_lines(setting, plain.JsonScreen(console.stdout), console.stdin)
+    is_able = console.variables.get("TERM", "") not in _DUMB
+    if options.plain or not (is_able and console.stdin.isatty() and console.stdout.isatty()):
+        return run_lines(setting, plain.PlainScreen(console.stdout), console.stdin)
+    from paddock.apps.admin.terminal import Terminal
 
-    @property
-    def is_terminal(self) -> bool:
-        is_able = self.variables.get("TERM", "") not in _DUMB
-        return is_able and self.source.isatty() and self.out.isatty()
-
-    @property
-    def has_colours(self) -> bool:
-        """False if NO_COLOR is set and not empty (no-color.org)."""
-        return not self.variables.get("NO_COLOR")
-
-
-def run_json(setting: Setting, streams: ShellStreams) -> int:
-    return _run_lines(setting, plain.JsonScreen(streams.out), streams.source)
+    history = HistoryFile(setting.project.environment.paddock_home)
+    # An empty NO_COLOR does not count (no-color.org).
+    colours = not console.variables.get("NO_COLOR")
+    terminal = Terminal(console.stdin, console.stdout, history, colours=colours)
+    return terminal.run(partial(run_shell, setting, terminal, terminal))
 
 
-def run_plain(setting: Setting, streams: ShellStreams) -> int:
-    return _run_lines(setting, plain.PlainScreen(streams.out), streams.source)
-
-
-def _run_lines(
-    setting: Setting, screen: plain.PlainScreen | plain.JsonScreen, source: TextIO
-) -> int:
+def run_lines(setting: Setting, screen: plain.LineScreen, source: TextIO) -> int:
     keyboard = plain.PlainKeyboard(source, screen)
     with keyboard.ending():
         status = run_shell(setting, screen, keyboard)
     # A shell reports a signal as 128 + its number.
-    return status if keyboard.ended_by is None else 128 + keyboard.ended_by
-
-
-def run_admin(setting: Setting, streams: ShellStreams) -> int:
-    if not streams.is_terminal:
-        return run_plain(setting, streams)
-    from paddock.apps.admin.terminal import Terminal
-
-    history = HistoryFile(setting.project.environment.paddock_home)
-    terminal = Terminal(streams.source, streams.out, history, colours=streams.has_colours)
-    return terminal.run(partial(run_shell, setting, terminal, terminal))
+    return status if keyboard.ended_by is None else EXIT_SIGNAL + keyboard.ended_by
 
 
 def run_shell(setting: Setting, screen: plain.Screen, keyboard: plain.Keyboard) -> int:

@@ -4,12 +4,11 @@ import json
 import os
 import shlex
 import shutil
-import subprocess
 import tempfile
 import textwrap
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final, cast
 
@@ -38,6 +37,12 @@ from paddock.runtime.approvals import Approver, NoApprover, YesApprover
 from paddock.text.show import show_name
 from paddock.values.calls import Json, ToolResult
 from paddock.values.entries import TURN_RECORDED
+from paddock.workspace import Workspace
+from paddock.workspace.failures import converting
+from paddock.workspace.paths import ROOT
+from paddock.workspace.search.globs import EVERYTHING
+from paddock.workspace.search.request import Until
+from paddock.workspace.search.walk import Walk, WalkTerms
 
 TOUR: Final = "paddock-demo"
 """Prefix of the files that the tour creates."""
@@ -163,7 +168,7 @@ class DemoAgent:
 
     def _work(self) -> None:
         with open_session(self._project, SessionWish(model="builtin")) as session:
-            session.handle_turn(_LINES[0].message)
+            session.handle_turn(_LINES[0].did)
         while not self.stopped.is_set():
             for tool, arguments in _WORK:
                 if self.stopped.wait(_PAUSE_S):
@@ -215,16 +220,10 @@ def _wrapped(row: str, width: int, indent: str) -> list[str]:
 class DemoAct(Struct, frozen=True):
     title: str
     did: str
-    """The tool and the arguments, as shown to the reader."""
-    arguments: dict[str, Json]
+    """The tool and the arguments, as shown to the reader; or a message to the model."""
+    arguments: dict[str, Json] = {}
     code: str = ""
     is_approved: bool = False
-
-
-class DemoLine(Struct, frozen=True):
-    title: str
-    message: str
-    code: str = ""
 
 
 _ACTS: Final = (
@@ -269,18 +268,18 @@ _BY_LINK: Final = DemoAct(
     errors.PathTraversalError.code,
 )
 _LINES: Final = (
-    DemoLine("A model works: the built-in one, without an API key", "what files are there?"),
-    DemoLine("It writes", f'write a file at {_SESSION_NOTE} with the content "a model was here"'),
-    DemoLine("It searches", f'search for "a model was here" in {_SESSION_NOTE}'),
-    DemoLine(
+    DemoAct("A model works: the built-in one, without an API key", "what files are there?"),
+    DemoAct("It writes", f'write a file at {_SESSION_NOTE} with the content "a model was here"'),
+    DemoAct("It searches", f'search for "a model was here" in {_SESSION_NOTE}'),
+    DemoAct(
         "It may not delete without approval",
         f"delete {_SESSION_NOTE}",
-        errors.ApprovalUnavailableError.code,
+        code=errors.ApprovalUnavailableError.code,
     ),
-    DemoLine(
+    DemoAct(
         "It is asked to write a protected file",
         'write a file at .git/hooks/post-merge with the content "boom"',
-        errors.ProtectedPathError.code,
+        code=errors.ProtectedPathError.code,
     ),
 )
 _LIST: Final = f"{TOUR}-list.md"
@@ -390,12 +389,12 @@ class Tour:
         if isinstance(event, CallFinished):
             self._calls.append(event)
 
-    def _say(self, line: DemoLine, session: Session) -> DemoScene:
+    def _say(self, line: DemoAct, session: Session) -> DemoScene:
         self._calls.clear()
-        result = session.handle_turn(line.message)
+        result = session.handle_turn(line.did)
         calls = self._calls
         code = _code(calls[-1].result) if calls else ""
-        ended = f"{line.message!r} ended as {code or 'allowed'}"
+        ended = f"{line.did!r} ended as {code or 'allowed'}"
         self._expect(bool(calls) and code == line.code, ended)
         rows = [
             f"  {show_name(call.tool)} {json.dumps(dict(call.arguments))} "
@@ -405,7 +404,7 @@ class Tour:
         said = result.response.split("\n")
         missing = len(said) - _ANSWER_ROWS_MAX
         said = [*said[:_ANSWER_ROWS_MAX], *([f"[{missing} more lines]"] if missing > 0 else [])]
-        return DemoScene(line.title, f"> {line.message}", _outcome(code), "\n".join([*rows, *said]))
+        return DemoScene(line.title, f"> {line.did}", _outcome(code), "\n".join([*rows, *said]))
 
     def _session_recorded(self, session_id: str) -> DemoScene:
         wanted = Filter(TURN_RECORDED, session_id=session_id)
@@ -496,62 +495,43 @@ _POLICIES: Final = frozenset({"paddock.toml", "paddock.json"})
 
 
 def _copy_project(source: Path, target: Path) -> str:
-    """Copy the files of `source` that git lists (without git: all); return a summary.
+    """Copy the files of `source` that its ignore files leave; return a summary.
 
     At most 2,000 files and 50 MB, without symlinks, special files, the project's own
     policy (the tour has one) and files named like the tour's. The copy gets an empty
     `.git`, which makes it a separate project.
     """
-    names = _git_files(source) or _plain_files(source)
-    copied = bytes_copied = 0
-    left = 0
-    for name in names:
-        file = source / name
-        try:
-            if name in _POLICIES or not file.is_file() or file.is_symlink():
+    copied = bytes_copied = left = 0
+    with (
+        Workspace.open(str(source)) as workspace,
+        converting(ROOT, "list"),
+        closing(Walk(workspace, ROOT, WalkTerms(EVERYTHING), Until())) as walk,
+    ):
+        for name in walk.paths():
+            if name in _POLICIES:
                 continue
-            size = file.stat().st_size
-            is_too_much = copied >= _FILES_MAX or bytes_copied + size > _BYTES_MAX
-            if is_too_much or name.startswith(TOUR):
-                left += 1
+            file, destination = source / name, target / name
+            try:
+                size = file.lstat().st_size
+                is_too_much = copied >= _FILES_MAX or bytes_copied + size > _BYTES_MAX
+                if is_too_much or name.startswith(TOUR):
+                    left += 1
+                    continue
+                destination.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, destination, follow_symlinks=False)
+            except OSError:
+                left += 1  # Not readable by this user, or removed meanwhile.
                 continue
-            destination = target / name
-            destination.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, destination)
-        except OSError:
-            left += 1  # Not readable by this user, or removed meanwhile.
-            continue
-        copied += 1
-        bytes_copied += size
+            copied += 1
+            bytes_copied += size
+        more = " or more" if walk.is_late else ""
     (target / ".git" / "hooks").mkdir(parents=True, exist_ok=True)
     said = f"the tour works on a copy of {source} ({_files(copied)})"
-    return f"{said}; {_files(left)} left out" if left else said
+    return f"{said}; {_files(left)}{more} left out" if left or more else said
 
 
 def _files(count: int) -> str:
     return "1 file" if count == 1 else f"{count} files"
-
-
-def _git_files(source: Path) -> list[str]:
-    # Threat: the repository's configuration may name a program that git would start.
-    safe = ["git", "-c", "core.fsmonitor=false"]
-    command = [*safe, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    try:
-        done = subprocess.run(command, cwd=source, capture_output=True, timeout=20, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return sorted(filter(None, done.stdout.decode("utf-8", "surrogateescape").split("\0")))
-
-
-def _plain_files(source: Path) -> list[str]:
-    found: list[str] = []
-    for directory, below, names in os.walk(source):
-        below[:] = sorted(name for name in below if name != ".git")
-        here = Path(directory).relative_to(source)
-        found += [str(here / name) for name in sorted(names) if name != ".git"]
-        if len(found) > _FILES_MAX:
-            break
-    return found
 
 
 COMMAND = Command(

@@ -177,20 +177,19 @@ HISTORY = command.Command(
     command.opt("--last", "N", f"default: {_LAST}; 0: all", type=int, default=_LAST),
     do=_history,
 )
+_CALL = command.opt(
+    "call", "CALL", "id of a call or its entry; without it, recent calls are listed", nargs="?"
+)
 DIFF = command.Command(
     "Show what a call changed, as a unified diff of each path.",
     "  paddock diff CALL-1f2e3d4c5b6a7988",
-    command.opt(
-        "call", "CALL", "id of a call or its entry; without it, recent calls are listed", nargs="?"
-    ),
+    _CALL,
     do=_diff,
 )
 UNDO = command.Command(
     "Undo the changes of a call: all of its paths, or none. Refused, with a diff, if a\n"
     "file has changed since. The undo is recorded as a call and can itself be undone.",
     "  paddock undo CALL-1f2e3d4c5b6a7988",
-    command.opt(
-        "call", "CALL", "id of a call or its entry; without it, recent calls are listed", nargs="?"
-    ),
+    _CALL,
     do=_undo,
 )

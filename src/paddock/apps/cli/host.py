@@ -2,18 +2,18 @@
 
 import os
 import tempfile
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from paddock.apps import command
 from paddock.apps.console import Console
 from paddock.assembly.project import Project, is_made_with_dev
-from paddock.errors import ConfigError, HostError, PaddockError, SandboxUnavailableError, UsageError
+from paddock.assembly.shells import STAGING
+from paddock.errors import ConfigError, PaddockError, SandboxUnavailableError, UsageError
 from paddock.limits import shell_cache_bytes_max
 from paddock.plane.discover import contains
 from paddock.plane.environment import real_path
@@ -29,11 +29,10 @@ from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.plan import CompiledPlan, ReadJudge, compile_plan, plan_digest, plan_json
 from paddock.sandbox.staging_area import FOLDER, Caches
 from paddock.sandbox.values import BackendVerdict, Enforcement, GitConfig
+from paddock.storage.atomic import held_open, host_error
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
-_STAGING: Final = "staging"
-"""Directory below Paddock's home for the overlay layers of commands."""
 _SHOWN_MAX: Final = 20
 """Hidden names in the table; `--json` has all."""
 _MOVED: Final = "commands can change it; run programs in it by their path"
@@ -49,12 +48,12 @@ def _doctor(options: command.Options, console: Console) -> command.Reply | int:
     from paddock import __version__
 
     findings = backends.probe_host()
-    staging = command.environment_of(console).paddock_home / _STAGING
+    staging = command.environment_of(console).paddock_home / STAGING
     verdicts = backends.examine_host(staging)
     here = _examine_here(options, console)
     project, workspace = here.project, None
     if project is not None and verdicts[0].enforcement is Enforcement.FULL:
-        staging = project.environment.paddock_home / _STAGING
+        staging = project.environment.paddock_home / STAGING
         workspace = backends.examine_workspace(staging, str(project.root.path))
     commands = _commands(verdicts, workspace, here.enforcement)
     if here.obstacle:
@@ -64,10 +63,10 @@ def _doctor(options: command.Options, console: Console) -> command.Reply | int:
         return command.Reply(
             {
                 "version": __version__,
-                "host": [_finding_json(finding) for finding in findings],
+                "host": to_builtins(findings),
                 "backends": [_verdict_json(verdict) for verdict in verdicts],
                 "workspace": None if workspace is None else _verdict_json(workspace),
-                "here": [_finding_json(finding) for finding in here.findings],
+                "here": to_builtins(here.findings),
                 "commands": commands,
                 "made_with_dev": made_with_dev,
             },
@@ -118,14 +117,6 @@ def _commands(
     if chosen.backend == backends.NO_BACKEND:
         return f"unconfined (enforcement = {enforcement})"
     return f"held by {chosen.backend} ({chosen.enforcement.value})"
-
-
-def _finding_json(finding: backends.HostFinding) -> dict[str, Json]:
-    return {
-        "name": finding.name,
-        "ok": finding.is_there,
-        **command.fields(finding, "found", "remedy"),
-    }
 
 
 def _verdict_json(verdict: BackendVerdict) -> dict[str, Json]:
@@ -248,7 +239,10 @@ def _plan(options: command.Options, console: Console) -> command.Reply:
     record = project.agents.read(name)
     policy, chain = project.policy_for(record), project.agents.chain(name)
     facts = collect_facts(policy, project.agents, name, console.variables)
-    with _opened(facts.workspace) as root_fd:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
+    with host_error(f"cannot open the workspace {quote(facts.workspace)}"):
+        opened = os.open(facts.workspace, flags)
+    with held_open(opened) as root_fd:
         hidden = NameIndex(ReadJudge(policy, chain)).find(root_fd)
     compiled = compile_plan(policy, chain, facts, hidden)
     left_out: list[Json] = [{"path": each.path, "why": each.why} for each in compiled.left_out]
@@ -280,21 +274,6 @@ def _caches(options: command.Options, console: Console) -> command.Reply:
         answer.show(options, console)
         raise UsageError("a running command uses the caches", hint="clear them when it has ended")
     return answer
-
-
-@contextmanager
-def _opened(directory: str) -> Generator[int]:
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        fd = os.open(directory, flags)
-    except OSError as error:
-        raise HostError(
-            f"cannot open the workspace {quote(directory)}: {error.strerror}"
-        ) from error
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 def _plan_rows(agent: str, compiled: CompiledPlan) -> Iterator[str]:

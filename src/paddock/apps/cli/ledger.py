@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Sequence
 from contextlib import closing
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -200,18 +199,6 @@ _WHEN = (
 )
 
 
-def _part(
-    name: str, about: str, module: str, *options: command.Argument, as_json: str = command.AS_VALUE
-) -> command.Part:
-    def do(options: command.Options, console: Console) -> command.Reply | int:
-        answer: command.Work = getattr(
-            import_module(f"paddock.apps.cli.{module}"), f"run_{name.replace('-', '_')}"
-        )
-        return answer(options, console)
-
-    return command.Part(name, about, do, *options, as_json=as_json)
-
-
 COMMAND = command.Command(
     "Query, follow, verify and export the ledgers; create checkpoints and proofs.\n"
     "Ledgers: governance (policy, agents, gates), ho2m (sessions), ho1m (tool calls),\n"
@@ -227,10 +214,10 @@ COMMAND = command.Command(
     "  paddock ledger proof CALL-1f2e3d4c5b6a7988 --json\n"
     "  paddock ledger accept-rollback\n"
     "  paddock ledger export --ledger ho1m --format html --out ho1m.html",
-    _part(
+    command.Part(
         "query",
         "show entries, newest last",
-        "ledger_query",
+        command.loaded("cli.ledger_query:run_query"),
         _LEDGER,
         _TYPE,
         command.opt("--last", "N", f"only the newest N (default: {QUERY_LAST}; 0: all)", type=int),
@@ -244,19 +231,19 @@ COMMAND = command.Command(
         *_WHEN,
         as_json=_LINES,
     ),
-    _part(
+    command.Part(
         "tail",
         "show the newest entries, then new ones as they are written",
-        "ledger_query",
+        command.loaded("cli.ledger_query:run_tail"),
         _LEDGER,
         command.opt("--last", "N", "how many to start with (default: 10)", type=int, default=10),
         command.flag("--follow", "accepted as for tail(1); always on", "-f"),
         as_json=_LINES,
     ),
-    _part(
+    command.Part(
         "verify",
         "check every entry, the hash chain and the signatures",
-        "ledger_verify",
+        command.loaded("cli.ledger_verify:run_verify"),
         command.opt(
             "--ledger",
             None,
@@ -277,11 +264,17 @@ COMMAND = command.Command(
             default=[],
         ),
     ),
-    _part("checkpoint", "sign the current state, and print it", "ledger_verify", _LEDGER, _OUT),
-    _part(
+    command.Part(
+        "checkpoint",
+        "sign the current state, and print it",
+        command.loaded("cli.ledger_verify:run_checkpoint"),
+        _LEDGER,
+        _OUT,
+    ),
+    command.Part(
         "proof",
         "prove an entry to someone without the ledger",
-        "ledger_verify",
+        command.loaded("cli.ledger_verify:run_proof"),
         command.opt(
             "entry",
             "SEQ|CALL-ID",
@@ -301,17 +294,17 @@ COMMAND = command.Command(
         ),
         as_json=_LINES,
     ),
-    _part(
+    command.Part(
         "accept-rollback",
         "accept older ledgers after a restore from a backup",
-        "ledger_verify",
+        command.loaded("cli.ledger_verify:run_accept_rollback"),
         command.opt("--ledger", None, "default: all that are rolled back", choices=_CHOICES),
         _YES,
     ),
-    _part(
+    command.Part(
         "set-aside",
         "keep a damaged ledger as evidence, and start a new one",
-        "ledger_verify",
+        command.loaded("cli.ledger_verify:run_set_aside"),
         command.opt("--ledger", None, "the damaged ledger", choices=_CHOICES, required=True),
         _YES,
     ),
@@ -329,10 +322,10 @@ COMMAND = command.Command(
         command.opt("origin", "ORIGIN", "origin of the ledger, from its line 0"),
         as_json="",
     ),
-    _part(
+    command.Part(
         "export",
         "write entries as stored lines, or as an HTML page",
-        "ledger_query",
+        command.loaded("cli.ledger_query:run_export"),
         _LEDGER,
         command.opt(
             "--format",

@@ -264,7 +264,8 @@ def _write(lines: Iterable[bytes], options: Options, console: Console) -> None:
 def _export_page(path: Path, wanted: Filter | None, options: Options, console: Console) -> int:
     from paddock.assembly.audit import ledger_page
 
-    others = _given_notes(options.checkpoint, console)
+    # The page reports a file that is not a checkpoint.
+    others = [read_note(name, console) for name in options.checkpoint]
     made = ledger_page(path, options.ledger, wanted, options.last or None, others)
     found, notes, page = made.found, made.notes, made.content
     if found.bad:
@@ -296,14 +297,9 @@ def _report(file: Path, counts: dict[str, Json], options: Options, console: Cons
         console.say(f"exported {shown} entries of {counts['ledger']} to {file}")
 
 
-def _given_notes(given: list[str], console: Console) -> list[str]:
-    notes: list[str] = []
-    for name in given:
-        content = read_file_through_links(
-            console.directory / name, limits.checkpoint_note_bytes_max
-        )
-        if content is None:
-            raise UsageError(f"checkpoint file {quote(name)} not found", where="--checkpoint")
-        # The page reports a file that is not a checkpoint.
-        notes.append(content.decode(errors="replace"))
-    return notes
+def read_note(name: str, console: Console) -> str:
+    """Return the content of a file given with --checkpoint. Raises: UsageError."""
+    content = read_file_through_links(console.directory / name, limits.checkpoint_note_bytes_max)
+    if content is None:
+        raise UsageError(f"checkpoint file {quote(name)} not found", where="--checkpoint")
+    return content.decode(errors="replace")

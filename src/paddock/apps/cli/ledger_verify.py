@@ -4,9 +4,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from paddock import limits
 from paddock.apps.cli.ledger import NAMES
-from paddock.apps.cli.ledger_query import require_ledger
+from paddock.apps.cli.ledger_query import read_note, require_ledger
 from paddock.apps.command import Options, Reply, fields, find_site, write_new_file
 from paddock.apps.console import EXIT_INTEGRITY, EXIT_NO, Console
 from paddock.assembly import audit
@@ -20,7 +19,6 @@ from paddock.ledger.read import find_genesis, gone_error
 from paddock.ledger.tail import LedgerPaths
 from paddock.ledger.verify import Held, Verification
 from paddock.plane.layout import LedgerName
-from paddock.storage.atomic import read_file_through_links
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
@@ -96,11 +94,7 @@ class _Given(NamedTuple):
 
 
 def _read_given(name: str, console: Console) -> _Given:
-    path = console.directory / name
-    content = read_file_through_links(path, limits.checkpoint_note_bytes_max)
-    if content is None:
-        raise UsageError(f"file {name!a} not found", where="--checkpoint")
-    held = Held(f"{name!a}", content.decode(errors="replace"))
+    held = Held(f"{name!a}", read_note(name, console))
     try:
         checkpoint = notes.read_checkpoint(held.note)
     except notes.NoteError as fault:

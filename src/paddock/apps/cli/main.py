@@ -24,8 +24,6 @@ class Listed(Struct, frozen=True):
 
     summary: str
     module: str
-    parts: tuple[str, ...] = ()
-    """Its subcommands, for the reference."""
 
 
 COMMANDS: Final = {
@@ -37,64 +35,29 @@ COMMANDS: Final = {
     "tools": Listed("list the tools that an agent has", "call:TOOLS"),
     "run": Listed("have an agent do a task, and print its answer", "run:RUN"),
     "admin": Listed("talk with an agent of a plane", "admin.command"),
-    "session": Listed(
-        "list, show, resume and export sessions",
-        "run:SESSION",
-        ("list", "show", "resume", "export"),
-    ),
-    "agent": Listed(
-        "create, list, show and remove agents", "setup:AGENT", ("create", "list", "show", "remove")
-    ),
-    "policy": Listed(
-        "check, explain, test, lint, replay and compare policy",
-        "policy",
-        ("check", "explain", "test", "lint", "replay", "diff"),
-    ),
-    "approvals": Listed(
-        "answer requests that wait for an approval",
-        "approvals",
-        ("list", "show", "grant", "refuse"),
-    ),
+    "session": Listed("list, show, resume and export sessions", "run:SESSION"),
+    "agent": Listed("create, list, show and remove agents", "setup:AGENT"),
+    "policy": Listed("check, explain, test, lint, replay and compare policy", "policy"),
+    "approvals": Listed("answer requests that wait for an approval", "approvals"),
     "history": Listed("list the calls that changed files", "history:HISTORY"),
     "diff": Listed("show what a call changed", "history:DIFF"),
     "undo": Listed("undo the changes of a call", "history:UNDO"),
-    "ledger": Listed(
-        "query, follow, verify and export ledgers",
-        "ledger",
-        (
-            *("query", "tail", "verify", "checkpoint", "proof", "accept-rollback", "set-aside"),
-            *("export", "content", "erase"),
-        ),
-    ),
+    "ledger": Listed("query, follow, verify and export ledgers", "ledger"),
     "collector": Listed(
-        "collect the ledgers of many hosts in one PostgreSQL database",
-        "collector",
-        ("init", "keys", "enroll", "push", "accept", "status", "verify"),
+        "collect the ledgers of many hosts in one PostgreSQL database", "collector"
     ),
     "package": Listed(
-        "build, approve, install and remove packages of a bare plane",
-        "package:PACKAGE",
-        ("hash", "pack", "verify", "sign", "approve", "install", "uninstall", "list", "why"),
+        "build, approve, install and remove packages of a bare plane", "package:PACKAGE"
     ),
     "gate": Listed("check a bare plane against its packages and approvals", "package:GATE"),
-    "bootstrap": Listed(
-        "build the archive that creates bare planes, and use it",
-        "bootstrap",
-        ("build", "verify", "install"),
-    ),
-    "mcp": Listed(
-        "serve an agent's tools to MCP clients",
-        "mcp.command",
-        ("install", "uninstall", "import", "export", "token", "add", "review"),
-    ),
-    "web": Listed("open the console in the browser", "web.command", ("token",)),
-    "hook": Listed(
-        "judge a client's own tools", "hook.command", ("install", "uninstall", "status")
-    ),
-    "plane": Listed("list and remove planes of projects", "planes:PLANE", ("list", "remove")),
-    "scratch": Listed("create and clean scratch folders", "hook.scratch_command", ("new", "clean")),
-    "network": Listed("show and allow the hosts commands can reach", "network", ("show", "allow")),
-    "sandbox": Listed("show the limits of commands", "host:SANDBOX", ("plan", "caches")),
+    "bootstrap": Listed("build the archive that creates bare planes, and use it", "bootstrap"),
+    "mcp": Listed("serve an agent's tools to MCP clients", "mcp.command"),
+    "web": Listed("open the console in the browser", "web.command"),
+    "hook": Listed("judge a client's own tools", "hook.command"),
+    "plane": Listed("list and remove planes of projects", "planes:PLANE"),
+    "scratch": Listed("create and clean scratch folders", "hook.scratch_command"),
+    "network": Listed("show and allow the hosts commands can reach", "network"),
+    "sandbox": Listed("show the limits of commands", "host:SANDBOX"),
     "doctor": Listed("show what this host can enforce", "host:DOCTOR"),
     "completion": Listed("print a completion script for a shell", "setup:COMPLETION"),
 }

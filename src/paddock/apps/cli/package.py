@@ -14,7 +14,6 @@ from paddock.apps.command import (
     Part,
     Reply,
     environment_of,
-    fields,
     find_project,
     flag,
     opt,
@@ -52,7 +51,7 @@ def _hash(options: Options, console: Console) -> Reply:
     report = write_hashes(console.directory / options.source, check=options.check)
     stale = report.stale
     status = "written" if report.written else "stale" if stale else "fresh"
-    value = {"status": status, "files": report.files, "stale": _failures_json(stale)}
+    value = {"status": status, "files": report.files, "stale": to_builtins(stale)}
     said = f"the hashes in the manifest are right: {report.files} checked, nothing written"
     if stale:
         done = "written to the manifest" if report.written else "wrong in the manifest, not written"
@@ -216,7 +215,7 @@ def _do(options: Options, console: Console) -> Reply | int:
                 failures = refusal.failures
                 gate = refusal.gate if isinstance(refusal, shown.GateRefusedError) else None
             value: dict[str, Json] = {"status": "refused", "code": refusal.code, "gate": gate}
-            console.write_json({**value, "failures": _failures_json(failures)})
+            console.write_json({**value, "failures": to_builtins(failures)})
         raise
 
 
@@ -244,10 +243,6 @@ def _seconds(text: str) -> float:
             hint="a number with s, m, h or d, such as 24h",
         )
     return float(int(matched[1]) * _UNITS_S[matched[2]])
-
-
-def _failures_json(failures: tuple[shown.Failure, ...]) -> list[Json]:
-    return [fields(failure, "file", "reason") for failure in failures]
 
 
 def _report_rows(report: InstallReport) -> Iterator[str]:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from paddock import limits
 from paddock.apps import command
@@ -18,7 +18,6 @@ from paddock.plane.environment import Environment, real_path
 from paddock.plane.layout import PlaneLayout, plane_name
 from paddock.storage import atomic
 from paddock.text.show import quote, show_name
-from paddock.values.calls import Json
 from paddock.values.decisions import PlaneKind
 
 _REMOVED_PREFIX: Final = ".removed-"
@@ -26,24 +25,14 @@ _REMOVED_PREFIX: Final = ".removed-"
 
 
 class KeptPlane(Struct, frozen=True):
-    path: Path
+    """A plane, as `--json` shows it."""
+
+    plane: str
     root: str
     """Empty if its record cannot be read."""
-    size_bytes: int
+    root_exists: bool
+    bytes: int
     changed: str
-
-    @property
-    def is_orphan(self) -> bool:
-        return bool(self.root) and not Path(self.root).is_dir()
-
-    def as_json(self) -> dict[str, Json]:
-        return {
-            "plane": str(self.path),
-            "root": self.root,
-            "root_exists": bool(self.root) and not self.is_orphan,
-            "bytes": self.size_bytes,
-            "changed": self.changed,
-        }
 
 
 def _find_planes(environment: Environment) -> list[KeptPlane]:
@@ -66,7 +55,8 @@ def _measure(path: Path) -> KeptPlane:
             size += status.st_size
             changed_ns = max(changed_ns, status.st_mtime_ns)
     changed = datetime.fromtimestamp(changed_ns // 10**9, UTC).strftime("%Y-%m-%d")
-    return KeptPlane(path, _root_of(path), size, changed)
+    root = _root_of(path)
+    return KeptPlane(str(path), root, bool(root) and Path(root).is_dir(), size, changed)
 
 
 def _root_of(path: Path) -> str:
@@ -81,14 +71,15 @@ def _root_of(path: Path) -> str:
 def _list(options: command.Options, console: Console) -> command.Reply:
     del options
     planes = _find_planes(command.environment_of(console))
-    return command.Reply({"planes": [each.as_json() for each in planes]}, _rows(planes))
+    return command.Reply({"planes": to_builtins(planes)}, _rows(planes))
 
 
 def _rows(planes: list[KeptPlane]) -> Iterator[str]:
     for each in planes:
-        of = show_name(each.root) if each.root else f"{show_name(each.path.name)} (unknown project)"
-        note = "  (the project is gone)" if each.is_orphan else ""
-        yield f"{each.changed}  {_size(each.size_bytes):>9}  {of}{note}"
+        name = Path(each.plane).name
+        of = show_name(each.root) if each.root else f"{show_name(name)} (unknown project)"
+        note = "  (the project is gone)" if each.root and not each.root_exists else ""
+        yield f"{each.changed}  {_size(each.bytes):>9}  {of}{note}"
     if not planes:
         yield "no project has a plane"
 
@@ -111,10 +102,10 @@ def _remove(options: command.Options, console: Console) -> command.Reply:
     plane = _measure(path)
     console.warn(f"the plane of {quote(str(root))} is {path}")
     console.warn("its ledgers, its agents and its undo history are removed with it")
-    if not options.yes and not console.agrees(f"remove {_size(plane.size_bytes)}? [y/N] "):
+    if not options.yes and not console.agrees(f"remove {_size(plane.bytes)}? [y/N] "):
         return command.Reply({"status": "error", "removed": None}, "not removed", EXIT_NO)
     _delete(path)
-    return command.Reply({"status": "ok", "removed": plane.as_json()}, f"removed {path}")
+    return command.Reply({"status": "ok", "removed": to_builtins(plane)}, f"removed {path}")
 
 
 def _delete(path: Path) -> None:

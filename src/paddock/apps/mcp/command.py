@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import to_builtins
+
 from paddock.apps import command
 from paddock.apps.console import EXIT_NO, Console
 from paddock.assembly.project import Project
@@ -93,7 +95,7 @@ def _uninstall(options: command.Options, console: Console) -> command.Reply:
     # Without --scope the user wants the entry gone; one left in another scope is a failure.
     is_done = is_wanted and (edit.changes or options.scope is not None or not elsewhere)
     value: Json = {"file": str(edit.file.path), "changed": edit.changes and is_wanted}
-    value["elsewhere"] = [each.as_json() for each in elsewhere]
+    value["elsewhere"] = to_builtins(elsewhere)
     said = f"{'removed from' if edit.changes else 'not installed in'} {edit.file.path}"
     return _replied(value, said, is_wanted=is_wanted, is_done=is_done)
 
@@ -146,12 +148,6 @@ def _token(options: command.Options, console: Console) -> command.Reply:
     if not options.json:
         console.warn(f"saved to {file}; an earlier token of {agent} is no longer valid")
     return command.Reply({"status": "ok", "agent": agent, "token": token, "file": str(file)}, token)
-
-
-def _review(options: command.Options, console: Console, *, adds: bool) -> command.Reply:
-    from paddock.apps.mcp import review
-
-    return review.add_server(options, console) if adds else review.review(options, console)
 
 
 def _agent_of(project: Project, options: command.Options) -> str:
@@ -227,7 +223,7 @@ COMMAND = command.Command(
     command.Part(
         "add",
         "add another MCP server behind the gateway",
-        partial(_review, adds=True),
+        command.loaded("mcp.review:add_server"),
         *_REVIEWS,
         command.opt("--url", "URL", "the server's address"),
         command.opt("--network", "HOST:PORT", "a host it may reach", action="append", default=[]),
@@ -252,7 +248,7 @@ COMMAND = command.Command(
     command.Part(
         "review",
         "review the definitions of other servers, and offer exactly those",
-        partial(_review, adds=False),
+        command.loaded("mcp.review:review"),
         *_REVIEWS,
         command.opt("server", "NAME", "one of them (default: all)", nargs="*"),
     ),

@@ -54,7 +54,8 @@ class TokenVerifier(Struct, frozen=True):
         """See `mcp.server.auth.provider.TokenVerifier`. Raises: AuthenticationError."""
         try:
             # In a thread: reading files must not block other requests.
-            bearer = await anyio.to_thread.run_sync(self._find, token)
+            find = partial(tokens.find_bearer, self.project.layout, self.project.environment, token)
+            bearer = await anyio.to_thread.run_sync(find)
         except PaddockError as error:
             self._report(error)
             raise AuthenticationError from error
@@ -68,9 +69,6 @@ class TokenVerifier(Struct, frozen=True):
             return None
         # The token's digest keeps sessions of a replaced token from being taken over.
         return AccessToken(token="", client_id=agent, scopes=[], subject=tokens.token_digest(token))
-
-    def _find(self, token: str) -> tokens.Bearer:
-        return tokens.find_bearer(self.project.layout, self.project.environment, token)
 
     def _report(self, error: PaddockError) -> None:
         said = error.render()

@@ -87,17 +87,17 @@ def plan_install(file: Path, scope: ClientScope, entry: Mapping[str, Json]) -> C
 
 
 def with_ours(content: bytes | None, file: str, entry: Mapping[str, Json]) -> bytes | None:
-    known = _servers_in(content or b"", file)
+    known = _servers_in(content, file)
     if NAME not in known:
         return with_server(content or b"", file, NAME, dict(entry))
     rows = _rows_to_set(known[NAME], entry, file)
-    if not rows:
+    if not content or not rows:
         return content
     if file.endswith(".toml"):
-        text, values = _read_toml(content or b"", file)
-        wanted = {**cast("dict[str, Json]", known[NAME]), **rows}
-        return _required(_with_rows(text, rows), values, {**known, NAME: wanted}, file, NAME)
-    text = parse_file(content or b"", file).source.decode()
+        text = content.decode()
+        ours = {**cast("dict[str, Json]", known[NAME]), **rows}
+        return _required(text, _with_rows(text, rows), {**known, NAME: ours}, file, NAME)
+    text = parse_file(content, file).source.decode()
     for name, value in rows.items():
         text = set_member(text, ("mcpServers", NAME, name), value)
     return text.encode()
@@ -108,11 +108,11 @@ def with_server(content: bytes, file: str, name: str, entry: Json) -> bytes:
     if not file.endswith(".toml"):
         text = parse_file(content or b"{}\n", file).source.decode()
         return set_member(text, ("mcpServers", name), entry).encode()
-    text, values = _read_toml(content, file)
+    servers, text = _servers_in(content, file), content.decode()
     gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
     header = f"[mcp_servers.{toml_key(name)}]\n"
     changed = text + gap + header + toml_lines(cast("dict[str, Json]", entry))
-    return _required(changed, values, {**_toml_servers(values), name: entry}, file, name)
+    return _required(text, changed, {**servers, name: entry}, file, name)
 
 
 def without_server(content: bytes, file: str, name: str) -> bytes:
@@ -120,10 +120,10 @@ def without_server(content: bytes, file: str, name: str) -> bytes:
     if not file.endswith(".toml"):
         source = parse_file(content, file).source.decode()
         return remove_member(source, ("mcpServers", name)).encode()
-    text, values = _read_toml(content, file)
+    servers, text = _servers_in(content, file), content.decode()
     rest = without_table(text, f"mcp_servers.{toml_key(name)}")
-    others = {each: value for each, value in _toml_servers(values).items() if each != name}
-    return _required(rest, values, others, file, name)
+    others = {each: value for each, value in servers.items() if each != name}
+    return _required(text, rest, others, file, name)
 
 
 def _rows_to_set(known: object, entry: Mapping[str, Json], file: str) -> dict[str, Json]:
@@ -145,23 +145,8 @@ def _rows_to_set(known: object, entry: Mapping[str, Json], file: str) -> dict[st
     }
 
 
-def _servers_in(content: bytes, file: str) -> dict[str, Json]:
-    if file.endswith(".toml"):
-        return _toml_servers(_read_toml(content, file)[1])
+def _servers_in(content: bytes | None, file: str) -> dict[str, Json]:
     return read_servers(ClientFile(Path(file), content, 0))
-
-
-def _read_toml(content: bytes, file: str) -> tuple[str, dict[str, Json]]:
-    try:
-        text = content.decode()
-        return text, tomllib.loads(text)
-    except ValueError as error:
-        raise ConfigError(f"the file is not TOML: {error}", where=file) from None
-
-
-def _toml_servers(values: Mapping[str, Json]) -> dict[str, Json]:
-    servers = values.get("mcp_servers")
-    return cast("dict[str, Json]", servers) if isinstance(servers, dict) else {}
 
 
 def _with_rows(text: str, rows: Mapping[str, Json]) -> str:
@@ -179,11 +164,9 @@ def _with_rows(text: str, rows: Mapping[str, Json]) -> str:
     return "".join(kept)
 
 
-def _required(
-    text: str, values: Mapping[str, Json], servers: Mapping[str, Json], file: str, name: str
-) -> bytes:
+def _required(before: str, text: str, servers: Mapping[str, Json], file: str, name: str) -> bytes:
     """Return the text to write. Raises: UsageError: it changes more than these servers."""
-    wanted = {**values, "mcp_servers": dict(servers)}
+    wanted = {**tomllib.loads(before), "mcp_servers": dict(servers)}
     try:
         is_said = {"mcp_servers": {}, **tomllib.loads(text)} == wanted
     except ValueError:
@@ -204,23 +187,17 @@ def toml_lines(rows: Mapping[str, Json]) -> str:
 
 def toml_key(name: str) -> str:
     is_bare = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
-    return name if is_bare else _toml_text(name)
+    return name if is_bare else toml_value(name)
 
 
 def toml_value(value: Json) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
     if isinstance(value, list):
         return f"[{', '.join(toml_value(item) for item in cast('list[Json]', value))}]"
     if isinstance(value, dict):
         rows = cast("dict[str, Json]", value).items()
         return f"{{ {', '.join(f'{toml_key(key)} = {toml_value(each)}' for key, each in rows)} }}"
-    return str(value) if isinstance(value, int | float) else _toml_text(str(value))
-
-
-def _toml_text(text: str) -> str:
-    # TOML's basic strings are JSON's, except for surrogate pairs.
-    written = json.dumps(text, ensure_ascii=False)
+    # TOML's other values are JSON's, except for surrogate pairs.
+    written = json.dumps(value, ensure_ascii=False, default=str)
     return "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in written)
 
 
@@ -231,7 +208,7 @@ def _program() -> str:
 
 class Elsewhere(Struct, frozen=True):
     scope: ClientScope
-    file: Path
+    file: str
     why: str = ""
     """Why the file could not be checked; empty if it has the entry."""
 
@@ -240,9 +217,6 @@ class Elsewhere(Struct, frozen=True):
             return f"cannot determine whether the server is in {self.file}: {self.why}"
         line = f"paddock mcp uninstall --client {client} --scope {self.scope}"
         return f"the server is still in {self.file} (scope {self.scope}): {line}"
-
-    def as_json(self) -> dict[str, Json]:
-        return {"scope": self.scope, "file": str(self.file), "why": self.why}
 
 
 def plan_uninstall(file: Path, scope: ClientScope) -> ClientFileEdit:
@@ -268,8 +242,8 @@ def find_elsewhere(
     try:
         known = read_servers(read_client_file(file, follows=other == "user")).get(NAME)
     except ConfigError as error:
-        return (Elsewhere(other, file, error.message),)
-    return () if our_entry(known) is None else (Elsewhere(other, file),)
+        return (Elsewhere(other, str(file), error.message),)
+    return () if our_entry(known) is None else (Elsewhere(other, str(file)),)
 
 
 def without_table(text: str, table: str) -> str:
@@ -412,8 +386,8 @@ class Moving:
 
     def _with_moved(self, content: bytes, move: Move) -> bytes:
         """Append each server: the file has changed since the import."""
-        before = read_servers(ClientFile(self.file, move.before.encode(), 0))
-        known = read_servers(ClientFile(self.file, content, 0))
+        before = _servers_in(move.before.encode(), str(self.file))
+        known = _servers_in(content, str(self.file))
         for name in move.names.keys() - known.keys():
             content = with_server(content, str(self.file), name, before[name])
         return content

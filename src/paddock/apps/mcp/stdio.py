@@ -30,15 +30,13 @@ from paddock import limits
 from paddock.apps.mcp.agents import Agents
 from paddock.apps.mcp.server import make_server
 from paddock.errors import HostError
-from paddock.pattern import lazy_pattern
-from paddock.text.json import find_twice, json_name
+from paddock.text.json import find_twice, has_half_character, json_name
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
 # Every invalid line is reported, to the client if it may wait for an answer, else on stderr.
 
 _SPACE: Final = b" \t\r"
-_HALF_PAIR: Final = lazy_pattern("[\ud800-\udfff]")
 _WANTED: Final = {
     "jsonrpc": '"2.0"',
     "id": "a string or an integer",
@@ -101,8 +99,7 @@ def parse_line(line: bytes) -> types.JSONRPCMessage | Unusable | None:
     if isinstance(value, Unusable):
         return value
     if isinstance(value, dict):
-        members = cast("dict[str, Json]", value)
-        return _refused_if_twice(line.decode(), members) or _message(members)
+        return _message(cast("dict[str, Json]", value))
     if isinstance(value, list):
         return refused("batches are not supported: send one message per line")
     return refused(f"a message must be an object, not {json_name(value)}")
@@ -117,12 +114,9 @@ def read_content(content: bytes) -> Json | types.JSONRPCError:
     deeper nesting. Input that is not parsed here could hide a duplicate name.
     """
     value = _read(content)
-    found = value if isinstance(value, Unusable) else None
-    if isinstance(value, dict):
-        found = _refused_if_twice(content.decode(), cast("dict[str, Json]", value))
-    if found is not None:
-        return found.answer or _error(found.why, None)
-    return cast("Json", value)
+    if isinstance(value, Unusable):
+        return value.answer or _error(value.why, None)
+    return value
 
 
 def request_id_of(value: Json) -> types.RequestId | None:
@@ -136,6 +130,7 @@ def still_runs(request_id: types.RequestId) -> types.JSONRPCError:
 
 
 def _read(content: bytes) -> Json | Unusable:
+    """Return the JSON value; of an object with a duplicate name, what is wrong with it."""
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
@@ -144,21 +139,14 @@ def _read(content: bytes) -> Json | Unusable:
         value: Json = from_json(text)
     except ValueError as error:
         return _unread(text, str(error))
-    return value
-
-
-def _refused_if_twice(text: str, value: dict[str, Json]) -> Unusable | None:
-    """Return an error for a message with a duplicate name, else None.
-
-    Threat: one parser uses the first of two values, and another the last.
-    """
-    twice = find_twice(text)
+    twice = find_twice(text) if isinstance(value, dict) else None
     if twice is None:
-        return None
+        return cast("Json", value)
+    # Threat: one parser uses the first of two values, and another the last.
     why = f"{quote(twice.name)} is given twice: give every name once"
     # With two ids the right one to answer is unknown.
     has_two_ids = twice == ("id", True)
-    return refused(why) if has_two_ids else _unusable(value, why)
+    return refused(why) if has_two_ids else _unusable(cast("dict[str, Json]", value), why)
 
 
 def refused(
@@ -232,7 +220,7 @@ def _unusable(value: dict[str, Json], why: str) -> Unusable:
 def _id(value: dict[str, Json]) -> types.RequestId | None:
     found = value.get("id")
     if isinstance(found, str):
-        return None if _HALF_PAIR.search(found) else found
+        return None if has_half_character(found) else found
     return found if isinstance(found, int) and not isinstance(found, bool) else None
 
 

@@ -148,10 +148,10 @@ def test_codex_gets_a_table_behind_what_stands_there(user, content):
         ("claude", ".mcp.json", b'{"mcpServers": []}', 3),
         ("claude", ".mcp.json", b'{"mcpServers": {}, "mcpServers": {}}', 3),
         ("codex", ".codex/config.toml", b"= 1", 3),
-        ("codex", ".codex/config.toml", b"mcp_servers = 1\n", 2),
+        ("codex", ".codex/config.toml", b"mcp_servers = 1\n", 3),
         ("codex", ".codex/config.toml", b"mcp_servers = {}\n", 2),
         ("codex", ".codex/config.toml", b"mcp_servers = {other = {command = 'x'}}\n", 2),
-        ("codex", ".codex/config.toml", b"[[mcp_servers]]\ncommand = 'x'\n", 2),
+        ("codex", ".codex/config.toml", b"[[mcp_servers]]\ncommand = 'x'\n", 3),
         ("codex", ".codex/config.toml", b"[mcp_servers.paddock]\ncommand = 'x'\n", 2),
         (
             "codex",
