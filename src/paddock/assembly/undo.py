@@ -58,7 +58,7 @@ class OperatorDispatcher(Struct, frozen=True):
     ) -> ToolResult:
         judge = prepared.OperatorJudge(tool.name, self.shown)
         context = prepared.Context(
-            registry=prepared.Registry([tool]),
+            tools=prepared.Tools([tool]),
             judge=judge,
             ports=Ports(self.workspace, judge),
             ledger=self.ledger,
