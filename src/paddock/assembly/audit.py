@@ -356,7 +356,7 @@ def accept_rollback(
     if above is None:
         ledgers.find_anchor(layout, environment, signed.checkpoint.origin).accept_rollback(signed)
     else:
-        ledgers.above_of(layout, environment, name).take(signed)
+        ledgers.LedgerAbove(layout, environment, name).take(signed)
 
 
 def _require_acceptable(name: LedgerName, report: Verification) -> None:

@@ -4,7 +4,6 @@ import hashlib
 import math
 import os
 import time
-from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ from paddock.assembly.project import Project
 from paddock.errors import ConfigError, HostError
 from paddock.ledger.anchors import Anchor, CommandAnchor, DirectoryAnchor, GitAnchor
 from paddock.ledger.append import LedgerFile
-from paddock.ledger.checkpoint import USUAL_PACE, Above, AutoCheckpoint, Checkpointer, Pace
+from paddock.ledger.checkpoint import USUAL_PACE, AutoCheckpoint, Checkpointer, Pace
 from paddock.ledger.format.lines import Genesis, is_key_name
 from paddock.ledger.format.notes import SignedCheckpoint
 from paddock.ledger.read import find_genesis
@@ -36,6 +35,7 @@ from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.settings import LedgerSettings
 from paddock.storage.atomic import host_errors, make_directories
 from paddock.text.show import quote
+from paddock.values.calls import Json
 from paddock.values.decisions import PlaneKind
 from paddock.values.entries import CHECKPOINT, Entry
 
@@ -46,36 +46,30 @@ LEDGER_ABOVE: Final = {
 }
 
 
-class TierAbove(Struct, frozen=True):
-    ledger: LedgerName
-    open: Callable[[], LedgerFile]
+class LedgerAbove(Struct, frozen=True):
+    """Takes a ledger's checkpoints to the ledger above it; the highest one's, to the anchor."""
 
-    def take(self, signed: SignedCheckpoint) -> None:
-        with closing(self.open()) as above:
-            above.append([checkpoint_entry(self.ledger, signed)])
-            above.seal()
-
-
-class Outside(Struct, frozen=True):
     layout: PlaneLayout
     environment: Environment
+    ledger: LedgerName
 
     def take(self, signed: SignedCheckpoint) -> None:
-        find_anchor(self.layout, self.environment, signed.checkpoint.origin).store(signed)
-
-
-def checkpoint_entry(ledger: LedgerName, signed: SignedCheckpoint) -> Entry:
-    checkpoint = signed.checkpoint
-    return Entry(
-        CHECKPOINT,
-        metadata={
-            "ledger": ledger,
+        name, checkpoint = LEDGER_ABOVE.get(self.ledger), signed.checkpoint
+        if name is None:
+            find_anchor(self.layout, self.environment, checkpoint.origin).store(signed)
+            return
+        metadata: dict[str, Json] = {
+            "ledger": self.ledger,
             "origin": checkpoint.origin,
             "size": checkpoint.size,
             "root": checkpoint.root.hex(),
             "note": signed.note,
-        },
-    )
+        }
+        # No checkpoint at close: it is made here.
+        opened = open_plane_ledger(self.layout, self.environment, name, HOOK_PACE)
+        with closing(opened) as above:
+            above.append([Entry(CHECKPOINT, metadata=metadata)])
+            above.seal()
 
 
 def find_anchor(layout: PlaneLayout, environment: Environment, origin: str) -> Anchor:
@@ -165,7 +159,7 @@ def open_plane_ledger(
     ledger = LedgerFile(str(path), create=create, clock=time.time, randomness=os.urandom)
     at = (layout, environment, name)
     ledger.keeper = AutoCheckpoint(
-        checkpointer_of(*at), above_of(*at), time.monotonic, pace, time.time
+        checkpointer_of(*at), LedgerAbove(*at), time.monotonic, pace, time.time
     )
     return ledger
 
@@ -214,14 +208,6 @@ def _key_name(directory: str) -> str:
         return shown
     digest = hashlib.sha256(raw).hexdigest()
     return f"{shown[: _KEY_NAME_CHARS_MAX - len(digest) - 1]}-{digest}"
-
-
-def above_of(layout: PlaneLayout, environment: Environment, name: LedgerName) -> Above:
-    above = LEDGER_ABOVE.get(name)
-    if above is None:
-        return Outside(layout, environment)
-    # No checkpoint at close: `take` makes it.
-    return TierAbove(name, partial(open_plane_ledger, layout, environment, above, HOOK_PACE))
 
 
 def _genesis(layout: PlaneLayout, environment: Environment, name: LedgerName) -> Genesis:
