@@ -1,6 +1,7 @@
 """Find and read a root with its plane, policy and agents; create nothing."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -311,13 +312,16 @@ def new_call_id() -> str:
 # person's questions judge such an agent by the same chain.
 
 
-def default_chain(agents: AgentStore) -> AgentChain:
-    root = agents.layout.root
+def chain_of(lineage: Sequence[AgentRecord], layout: PlaneLayout) -> AgentChain:
     return tuple(
         # Only the relative path: a decision shows it to a model, which must see no host path.
-        replace(record.agent, source=record.file.relative_to(root).as_posix())
-        for record in agents.lineage(default_agent_of(agents.layout.kind))
+        replace(record.agent, source=record.file.relative_to(layout.root).as_posix())
+        for record in lineage
     )
+
+
+def default_chain(agents: AgentStore) -> AgentChain:
+    return chain_of(agents.lineage(default_agent_of(agents.layout.kind)), agents.layout)
 
 
 def planned_default_chain(agents: AgentStore) -> AgentChain:

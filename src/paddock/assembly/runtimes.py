@@ -31,6 +31,7 @@ from paddock.assembly.project import (
     PACKAGE,
     SHELL,
     Project,
+    chain_of,
     find_project,
     new_call_id,
     new_session_id,
@@ -48,7 +49,7 @@ from paddock.assembly.shells import STAGING, LazyShell, ShellSetup
 from paddock.errors import PaddockError, SandboxUnavailableError, UsageError
 from paddock.ledger.query import Ledgers
 from paddock.plane import records
-from paddock.plane.agents import AgentRecord, AgentSpec
+from paddock.plane.agents import AgentSpec
 from paddock.plane.environment import process_environment
 from paddock.plane.layout import LedgerName
 from paddock.plane.scratch import ignore_new_folder
@@ -210,7 +211,9 @@ def open_runtime(
     session = session_id or new_session_id()
     if session_id is None and project.gate.is_open:
         record_gate(project, session, lineage[0].agent.name)
-    chain = _chain_of(project, lineage)
+    chain = chain_of(lineage, project.layout)
+    for member in chain:
+        compile_permissions(member)  # Fail now, and not at each call.
     chain = client_kind(chain, kind) if kind else chain
     policy = project.policy_for(lineage[0])
     record_given(project, policy.digest)
@@ -283,17 +286,6 @@ def _open_memory(project: Project, agent: str, held: ExitStack) -> Workspace:
     directory = project.layout.agent_memories(agent)
     make_directories(directory)
     return held.enter_context(Workspace.open(str(directory)))
-
-
-def _chain_of(project: Project, lineage: Sequence[AgentRecord]) -> AgentChain:
-    # Only the relative path: a decision shows it to a model, which must see no host path.
-    root = project.layout.root
-    chain = tuple(
-        replace(record.agent, source=record.file.relative_to(root).as_posix()) for record in lineage
-    )
-    for member in chain:
-        compile_permissions(member)  # Fail now, and not at each call.
-    return chain
 
 
 def _after_write(
