@@ -33,8 +33,8 @@ from paddock.apps.hook.tickets import CommandAsked, Tickets
 from paddock.assembly.ledgers import (
     HOOK_EVENT_PACE,
     HOOK_PACE,
+    PlaneLedger,
     open_ledger,
-    open_plane_ledger,
 )
 from paddock.errors import (
     ConfigError,
@@ -225,7 +225,7 @@ def record_refusal(
     record = decision_record(event, _refused(reason, code), "deny", [], who)
     for name in _UNASKED:
         del record.metadata[name]
-    with closing(open_plane_ledger(layout, environment, LedgerName.HO1M, HOOK_PACE)) as ledger:
+    with closing(PlaneLedger(layout, environment, LedgerName.HO1M).open(HOOK_PACE)) as ledger:
         ledger.append([entry_of(record)])
 
 
