@@ -172,9 +172,6 @@ class Tools:
             tool = tools[name] = tool.load()
         return tool
 
-    def has(self, name: str) -> bool:
-        return name in self._tools
-
     def list_all(self) -> list[Tool[Any]]:
         return [
             tool if isinstance(tool, Tool) else tool.load()
@@ -206,6 +203,9 @@ class Tools:
         own = [tool.spec for tool in tools if tool.name not in ours]
         have = {name for name, tool in self._tools.items() if self._is_offered(tool)}
         return [*native_schemas(provider, have), *schemas_for(provider, own)]
+
+    def has(self, name: str) -> bool:
+        return name in self._tools
 
     def add(
         self,
