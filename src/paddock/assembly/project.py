@@ -80,12 +80,6 @@ class Project(Struct, frozen=True):
     given: PolicyFile | None = None
     """The policy of the program that opened it: see `policy_of`."""
 
-    def report(self) -> "WhereReport":
-        from paddock.plane.records import where_report  # noqa: PLC0415 - few commands ask
-
-        gate = None if self.admin is None else self.gate
-        return where_report(self.root, self.layout, self.files, self.environment, gate)
-
     def policy_for(self, record: AgentRecord) -> Policy:
         """Return the policy for an agent, with paths relative to its workspace.
 
@@ -260,7 +254,7 @@ class PlaneSite(Struct, frozen=True):
     is_copy: bool = False
 
     def report(self) -> "WhereReport":
-        from paddock.plane.records import where_report  # noqa: PLC0415 - as above
+        from paddock.plane.records import where_report  # noqa: PLC0415 - few commands ask
 
         return where_report(self.root, self.layout, None, self.environment)
 
@@ -296,7 +290,11 @@ def is_made_with_dev(project: Project) -> bool:
 
 
 def report_of(project: Project) -> "WhereReport":
-    return replace(project.report(), made_with_dev=is_made_with_dev(project))
+    from paddock.plane.records import where_report  # noqa: PLC0415 - as above
+
+    gate = None if project.admin is None else project.gate
+    report = where_report(project.root, project.layout, project.files, project.environment, gate)
+    return replace(report, made_with_dev=is_made_with_dev(project))
 
 
 def new_session_id() -> str:
