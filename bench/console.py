@@ -32,7 +32,7 @@ from msgspec import Struct
 # In place of this folder, whose mcp.py is not the package of that name.
 sys.path[0] = str(Path(__file__).parents[1])
 
-from paddock.assembly.ledgers import open_plane_ledger
+from paddock.assembly.ledgers import PlaneLedger
 from paddock.assembly.project import find_site
 from paddock.ledger.append import LedgerFile
 from paddock.ledger.query import Filter, query
@@ -89,7 +89,7 @@ class Plane(Struct, frozen=True, dict=True):
 
     def open(self, name: LedgerName) -> LedgerFile:
         site = find_site(self.place.project, read_environment(self.place.variables), None)
-        return open_plane_ledger(site.layout, site.environment, name)
+        return PlaneLedger(site.layout, site.environment, name).open()
 
 
 def make_plane(base: Path, entries: int) -> Plane:

@@ -23,7 +23,7 @@ from paddock.ledger.signing import make_key
 from paddock.policy.engine import load_policy
 from paddock.runtime.approvals import NoApprover
 from paddock.runtime.dispatch import Context, Dispatcher
-from paddock.runtime.prepared import Caller, PolicyJudge, Registry
+from paddock.runtime.prepared import Caller, PolicyJudge, Tools
 from paddock.tools.arguments import ArgumentType, needed_text
 from paddock.tools.spec import READS, Ports, Tool, ToolOutput, ToolSpec, path_actions
 from paddock.values.calls import ToolCall
@@ -100,7 +100,7 @@ def main() -> int:
         judge = PolicyJudge(load_policy(None), chain)
         spec = ToolSpec("empty", "Empty", "Does nothing.", "workspace", EmptyArguments, READS)
         context = Context(
-            registry=Registry([Tool(spec, Empty())]),
+            tools=Tools([Tool(spec, Empty())]),
             judge=judge,
             ports=Ports(workspace, judge),
             ledger=Unsynced(ledger),

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from paddock.providers.gateway import Provider
     from paddock.runtime.approvals import Approval, ApprovalRequest, Approver
     from paddock.runtime.own_tools import CallContext as Context
-    from paddock.runtime.prepared import Bounds
+    from paddock.runtime.prepared import Bounds, Tools
     from paddock.runtime.program import LastingShell
-    from paddock.runtime.runtime import Runtime, Tools
+    from paddock.runtime.runtime import Runtime
     from paddock.tools.arguments import (
         ArgumentType,
         flag,
@@ -72,8 +72,8 @@ _HOMES: Final = {
         "runtime.approvals": "Approval ApprovalRequest Approver",
         "runtime.program": "LastingShell",
         "runtime.own_tools": "Context",
-        "runtime.prepared": "Bounds",
-        "runtime.runtime": "Runtime Tools",
+        "runtime.prepared": "Bounds Tools",
+        "runtime.runtime": "Runtime",
         "tools.arguments": "ArgumentType flag needed_text optional_integer optional_text"
         " plain_text",
         "tools.spec": "Change Effects Tool ToolOutput ToolSpec",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from paddock.assembly import audit
+from paddock.assembly.ledgers import PlaneLedger
 from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.values.decisions import PlaneKind
 from tests.support.dying import run_until
@@ -73,7 +74,7 @@ def test_a_set_aside_that_is_killed_goes_on_when_it_is_run_again(name):
         broken = stage.path.read_bytes()
 
         def act() -> None:
-            audit.set_aside(stage.layout, place.environment, name, "--yes")
+            audit.set_aside(PlaneLedger(stage.layout, place.environment, name), "--yes")
 
         for dies_at in itertools.count(NAMES.index(name) % STRIDE, STRIDE):
             stage.again()
@@ -104,7 +105,7 @@ def test_what_verify_advises_after_such_a_kill_keeps_the_evidence_too():
         stage = Stage(place, LedgerName.HO1M, edit)
 
         def act() -> None:
-            audit.set_aside(stage.layout, place.environment, stage.name, "--yes")
+            audit.set_aside(PlaneLedger(stage.layout, place.environment, stage.name), "--yes")
 
         for dies_at in itertools.count():
             stage.again()
@@ -136,7 +137,8 @@ def test_an_acceptance_that_is_killed_is_on_record_or_still_to_be_given(name, tm
 
         def act() -> None:
             [gone] = audit.find_rolled_back(stage.layout, place.environment, (name,))
-            audit.accept_rollback(stage.layout, place.environment, gone, "--yes")
+            ledger = PlaneLedger(stage.layout, place.environment, name)
+            audit.accept_rollback(ledger, gone, "--yes")
 
         for dies_at in itertools.count(NAMES.index(name) % STRIDE, STRIDE):
             stage.again()

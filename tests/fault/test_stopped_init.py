@@ -11,7 +11,7 @@ import pytest
 
 from paddock.assembly.audit import ORDER, Audit, audit_ledger
 from paddock.assembly.bootstrap import init_bare_plane
-from paddock.assembly.ledgers import open_plane_ledger
+from paddock.assembly.ledgers import PlaneLedger
 from paddock.assembly.project import find_project
 from paddock.packages.bootstrap import load_packages
 from paddock.packages.installed import read_installed
@@ -146,7 +146,7 @@ def leave_a_plane_behind(plane: Path, environment: Environment) -> None:
     layout = PlaneLayout(plane, PlaneKind.BARE)
     for name in ORDER:
         for _ in range(3):
-            with closing(open_plane_ledger(layout, environment, name)) as ledger:
+            with closing(PlaneLedger(layout, environment, name).open()) as ledger:
                 ledger.append([Entry("TEST", reason="of the earlier plane")])
     shutil.rmtree(plane)
 
@@ -155,7 +155,8 @@ def problems_of(plane: Path, environment: Environment) -> dict[str, tuple[object
     """What is wrong with each ledger of the plane, where it has them."""
     layout = PlaneLayout(plane, PlaneKind.BARE)
     return {
-        name: audit_ledger(layout, environment, name, Audit(full=True)).problems for name in ORDER
+        name: audit_ledger(PlaneLedger(layout, environment, name), Audit(full=True)).problems
+        for name in ORDER
     }
 
 
@@ -189,7 +190,7 @@ def test_a_plane_that_was_put_back_is_no_earlier_one_and_init_accepts_nothing_of
     init_bare_plane(plane, environment, "development")
     layout = PlaneLayout(plane, PlaneKind.BARE)
     shutil.copytree(plane, tmp_path / "backup")
-    with closing(open_plane_ledger(layout, environment, "governance")) as ledger:
+    with closing(PlaneLedger(layout, environment, "governance").open()) as ledger:
         ledger.append([Entry("TEST", reason="after the backup")])
     shutil.rmtree(plane)
     (tmp_path / "backup").rename(plane)
@@ -202,5 +203,7 @@ def test_a_plane_that_was_put_back_is_no_earlier_one_and_init_accepts_nothing_of
 
 def problems_of_present(layout: PlaneLayout, environment: Environment) -> list[tuple[str, object]]:
     present = (name for name in ORDER if layout.ledger_paths()[name].exists())
-    found = ((name, audit_ledger(layout, environment, name).problems) for name in present)
+    found = (
+        (name, audit_ledger(PlaneLedger(layout, environment, name)).problems) for name in present
+    )
     return [each for each in found if each[1]]

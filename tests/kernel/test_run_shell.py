@@ -21,7 +21,7 @@ from paddock.assembly.project_open import open_project
 from paddock.plane.environment import RISKY_TOOLS_VARIABLE, read_environment
 from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover
 from paddock.runtime.dispatch import Context, Dispatcher
-from paddock.runtime.prepared import Caller, PolicyJudge, Registry
+from paddock.runtime.prepared import Caller, PolicyJudge, Tools
 from paddock.runtime.runtime import Runtime
 from paddock.sandbox.changes.commit import CommitPlace
 from paddock.sandbox.facts import collect_facts
@@ -618,7 +618,7 @@ def opened_where(yard: Yard, *verdicts: BackendVerdict) -> Generator[Terminal, N
     project = open_project(yard.root, read_environment(yard.all_variables))
     record = project.agents.read("main")
     chain, policy = (record.agent,), project.policy_for(record)
-    judge, registry = PolicyJudge(policy, chain), Registry(all_tools())
+    judge, tools = PolicyJudge(policy, chain), Tools(all_tools())
     with (
         closing(open_history(project)) as history,
         Workspace.open(str(yard.root), keeper=history.keeper()) as workspace,
@@ -633,7 +633,7 @@ def opened_where(yard: Yard, *verdicts: BackendVerdict) -> Generator[Terminal, N
         )
         with closing(SandboxShell(ground)) as shell:
             context = Context(
-                registry=registry,
+                tools=tools,
                 judge=judge,
                 ports=Ports(workspace, judge, shell=lambda: shell),
                 ledger=MemoryLedger(),
@@ -643,7 +643,7 @@ def opened_where(yard: Yard, *verdicts: BackendVerdict) -> Generator[Terminal, N
                 randomness=os.urandom,
                 history=history,
             )
-            runtime = Runtime(Dispatcher(context), registry, lambda: "CALL-1", lambda: None)
+            runtime = Runtime(Dispatcher(context), tools, lambda: "CALL-1", lambda: None)
             yield Terminal(yard, runtime)
 
 

@@ -24,7 +24,7 @@ from paddock.policy.engine import PolicySource, load_policy
 from paddock.providers.budgets import Budget, session_budget
 from paddock.runtime.approvals import Approver, NoApprover
 from paddock.runtime.dispatch import Context, Dispatcher
-from paddock.runtime.prepared import Caller, PolicyJudge, Registry
+from paddock.runtime.prepared import Caller, PolicyJudge, Tools
 from paddock.runtime.runtime import Runtime
 from paddock.testing.memory_ledger import MemoryLedger
 from paddock.tools.spec import Ports, Tool
@@ -139,9 +139,9 @@ class Room(Struct, dict=True):
     def runtime(self, chain: AgentChain = MAIN) -> Runtime:
         policy = load_policy(PolicySource("paddock.toml", self.policy.encode()))
         judge = PolicyJudge(policy, chain)
-        registry = Registry([*all_tools(), *self.more])
+        tools = Tools([*all_tools(), *self.more])
         context = Context(
-            registry=registry,
+            tools=tools,
             judge=judge,
             ports=Ports(self.workspace, judge, ledgers=self.ledgers),
             ledger=self.ho1m,
@@ -151,7 +151,7 @@ class Room(Struct, dict=True):
             randomness=lambda count: b"\7" * count,
             monotonic_ns=lambda: 0,
         )
-        return Runtime(Dispatcher(context), registry, lambda: "CALL-1", lambda: None)
+        return Runtime(Dispatcher(context), tools, lambda: "CALL-1", lambda: None)
 
     def executor(self, provider: Any, chain: AgentChain = MAIN) -> Executor:
         runtime = self.runtime(chain)

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from paddock.assembly.ledgers import open_plane_ledger
+from paddock.assembly.ledgers import PlaneLedger
 from paddock.assembly.project import find_site
 from paddock.plane.environment import read_environment
 from paddock.plane.layout import LedgerName
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.needs("chromium"), pytest.mark.loopback]
 
 def append(place: McpPlace, name: LedgerName, entries: list[Entry]) -> None:
     site = find_site(place.project, read_environment(place.variables), None)
-    with closing(open_plane_ledger(site.layout, site.environment, name)) as ledger:
+    with closing(PlaneLedger(site.layout, site.environment, name).open()) as ledger:
         ledger.append(entries)
 
 

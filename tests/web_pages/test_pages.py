@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from paddock.assembly.ledgers import open_plane_ledger
+from paddock.assembly.ledgers import PlaneLedger
 from paddock.assembly.project import find_site
 from paddock.plane.environment import read_environment
 from paddock.plane.layout import LedgerName
@@ -234,7 +234,7 @@ def test_no_page_and_no_entry_ends_at_what_no_tool_of_ours_writes(page: Page) ->
     given = {"tool": ATTRIBUTES, "arguments": {"path": ATTRIBUTES}, "host": ATTRIBUTES}
     entries = [*hostile(), *(Entry(each, "s", metadata=given) for each in ("TOOL_DENIED", "X"))]
     site = find_site(page.place.project, read_environment(page.place.variables), None)
-    ledger = open_plane_ledger(site.layout, site.environment, LedgerName.HO1M)
+    ledger = PlaneLedger(site.layout, site.environment, LedgerName.HO1M).open()
     with closing(ledger):
         for begin in range(0, len(entries), 500):
             ledger.append(entries[begin : begin + 500])

@@ -20,6 +20,7 @@ from msgspec.structs import asdict, replace
 import paddock
 from paddock import errors
 from paddock.assembly import ledgers
+from paddock.assembly.ledgers import PlaneLedger, ledger_of
 from paddock.assembly.project import PlaneSite, Project
 from paddock.ledger.checkpoint import Anchor, set_aside_notes
 from paddock.ledger.export import Exported, PageText, export_page, make_page
@@ -48,7 +49,7 @@ from paddock.ledger.verify import (
     verify,
 )
 from paddock.plane import discover
-from paddock.plane.environment import Environment, anchor_directory, ledger_key_path
+from paddock.plane.environment import Environment, anchor_directory
 from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.storage import atomic
 from paddock.storage.disk import Disk
@@ -72,22 +73,18 @@ class Audit(Struct, frozen=True):
 _USUAL: Final = Audit()
 
 
-def audit_ledger(
-    layout: PlaneLayout, environment: Environment, name: LedgerName, asked: Audit = _USUAL
-) -> Verification:
-    path = layout.ledger_paths()[name]
-    signed = _signed(layout, environment, name)
-    anchor = _anchor_of(layout, environment, name, path)
+def audit_ledger(ledger: PlaneLedger, asked: Audit = _USUAL) -> Verification:
+    signed, anchor = _signed(ledger), _anchor_of(ledger)
     anchored = [] if anchor is None else anchor.read()
     held = [
         *signed,
         *(Held(anchor.where, note) for note in anchored if anchor is not None),
-        *_from_above(layout, name, None if asked.full else _COMPARED),
+        *_from_above(ledger, None if asked.full else _COMPARED),
         *asked.given,
     ]
-    file = anchor_directory(layout, environment) / f"{name}.verified"
+    file = anchor_directory(ledger.layout, ledger.environment) / f"{ledger.name}.verified"
     since = None if asked.full or asked.given else _read_memory(file)
-    found = verify(str(path), held=held, since=since, parse_all=asked.parsed)
+    found = verify(str(ledger.path), held=held, since=since, parse_all=asked.parsed)
     if found.memory is not None:
         _keep_memory(file, found.memory)
     if anchor is not None and signed and not anchored:
@@ -107,58 +104,40 @@ def site_to_write(site: PlaneSite) -> PlaneSite:
     return PlaneSite(root, discover.plane_for(root, site.environment), site.environment)
 
 
-def is_held_elsewhere(layout: PlaneLayout, environment: Environment, name: LedgerName) -> bool:
+def is_held_elsewhere(ledger: PlaneLedger) -> bool:
     """Return True if the ledger must exist: the one above has a checkpoint of it.
 
     For governance, its key has one. Threat: a ledger that was removed with all files beside it
     leaves no trace there. Raises: HostError, ConfigError if a checkpoint cannot be read.
     """
-    if name in ledgers.LEDGER_ABOVE:
-        return bool(_from_above(layout, name, 1))
-    return bool(_signed(layout, environment, name))
+    return bool(_signed(ledger) if ledger.above is None else _from_above(ledger, 1))
 
 
-def ledgers_known(
-    layout: PlaneLayout, environment: Environment, names: Sequence[LedgerName]
-) -> list[LedgerName]:
-    paths = layout.ledger_paths()
-    return [
-        name
-        for name in names
-        if is_known(paths[name]) or is_held_elsewhere(layout, environment, name)
-    ]
+def ledgers_known(site: PlaneSite, names: Sequence[LedgerName]) -> list[LedgerName]:
+    known = (ledger_of(site, name) for name in names)
+    return [each.name for each in known if is_known(each.path) or is_held_elsewhere(each)]
 
 
-def verify_not_gone(layout: PlaneLayout, environment: Environment, name: LedgerName) -> None:
-    path = layout.ledger_paths()[name]
-    if not stands(path) and is_held_elsewhere(layout, environment, name):
-        raise gone_error(path, name)
+def verify_not_gone(ledger: PlaneLedger) -> None:
+    if not stands(ledger.path) and is_held_elsewhere(ledger):
+        raise gone_error(ledger.path, ledger.name)
 
 
-def is_known_outside(layout: PlaneLayout, environment: Environment) -> bool:
-    name = LedgerName.GOVERNANCE
-    anchor = _anchor_of(layout, environment, name, layout.ledger_paths()[name])
-    held = _signed(layout, environment, name)
-    return bool(held) or (anchor is not None and bool(anchor.read()))
-
-
-def _signed(layout: PlaneLayout, environment: Environment, name: LedgerName) -> list[Held]:
-    if ledgers.ledger_settings(environment).signer:
-        last = ledgers.signer_of(layout, environment, name).last()
+def _signed(ledger: PlaneLedger) -> list[Held]:
+    if ledgers.ledger_settings(ledger.environment).signer:
+        last = ledger.signer().last()
         note = None if last is None else last.note
     else:
         # Read only the note: an auditor may not have the key.
-        note = read_signed(ledger_key_path(layout, environment, name))
+        note = read_signed(ledger.key_file)
     return [] if note is None else [Held("what its key signed last", note)]
 
 
-def _anchor_of(
-    layout: PlaneLayout, environment: Environment, name: LedgerName, path: Path
-) -> Anchor | None:
-    if name != LedgerName.GOVERNANCE:
+def _anchor_of(ledger: PlaneLedger) -> Anchor | None:
+    if ledger.above is not None:
         return None
-    genesis = find_genesis(str(path))
-    return ledgers.find_anchor(layout, environment, "" if genesis is None else genesis.origin)
+    genesis = find_genesis(str(ledger.path))
+    return ledger.anchor("" if genesis is None else genesis.origin)
 
 
 def _nothing_anchored(anchor: Anchor) -> LedgerProblem:
@@ -177,19 +156,18 @@ def _nothing_anchored(anchor: Anchor) -> LedgerProblem:
     )
 
 
-def _from_above(layout: PlaneLayout, name: LedgerName, last: int | None) -> list[Held]:
+def _from_above(ledger: PlaneLedger, last: int | None) -> list[Held]:
     """Return the checkpoints that the ledger above holds of this one: the `last`, or all (None).
 
     It reads lines, not the index: an attacker who can write beside that ledger could hide rows.
     """
-    above = ledgers.LEDGER_ABOVE.get(name)
-    path = None if above is None else layout.ledger_paths()[above]
-    if path is None or not path.exists():
+    above = ledger.above
+    if above is None or not above.path.exists():
         return []
     found: list[Held] = []
-    for row in find_decided(str(path), (CHECKPOINT, ROLLBACK_ACCEPTED), Filter()):
+    for row in find_decided(str(above.path), (CHECKPOINT, ROLLBACK_ACCEPTED), Filter()):
         # Leave a line that holds no entry to the verification of the ledger above.
-        if isinstance(row, BadRow) or row.entry.metadata.get("ledger") != name:
+        if isinstance(row, BadRow) or row.entry.metadata.get("ledger") != ledger.name:
             continue
         note = row.entry.metadata.get("note")
         if row.entry.event_type == ROLLBACK_ACCEPTED or len(found) == last:
@@ -197,7 +175,7 @@ def _from_above(layout: PlaneLayout, name: LedgerName, last: int | None) -> list
         if isinstance(note, str):
             # Check the newest one's signature; the others only have to agree with it.
             is_authentic = bool(found)
-            source = f"entry {row.seq} of {above}"
+            source = f"entry {row.seq} of {above.name}"
             found.append(Held(source, note, is_outside=False, is_authentic=is_authentic))
     return found[::-1]
 
@@ -227,28 +205,28 @@ class PlaneWitness(Struct, frozen=True):
     project: Project
 
     def expects(self, name: LedgerName) -> bool:
-        return is_held_elsewhere(self.project.layout, self.project.environment, name)
+        return is_held_elsewhere(ledger_of(self.project, name))
 
     def knows_plane(self) -> bool:
-        layout, environment = self.project.layout, self.project.environment
-        if (
-            ledgers.ledger_settings(environment).signer
-            or self._key_file(LedgerName.GOVERNANCE).exists()
-        ):
+        governance = ledger_of(self.project, LedgerName.GOVERNANCE)
+        if self._has_signer or governance.key_file.exists():
             return True
-        return self._anchors.exists() and is_known_outside(layout, environment)
+        if not self._anchors.exists():
+            return False
+        anchor = _anchor_of(governance)
+        return bool(_signed(governance)) or (anchor is not None and bool(anchor.read()))
 
     def verify(self, name: LedgerName, path: Path) -> Verification:
         """See `LedgerWitness`. Threat: a ledger that was cut or restored verifies on its own."""
-        is_signed_here = ledgers.ledger_settings(self.project.environment).signer
-        is_known = self._key_file(name).exists() or self._anchors.exists()
-        if not is_known and not is_signed_here:
+        ledger = ledger_of(self.project, name)
+        is_known = ledger.key_file.exists() or self._anchors.exists()
+        if not is_known and not self._has_signer:
             return verify(str(path))  # a plane from elsewhere: nothing is known about it here
-        return audit_ledger(self.project.layout, self.project.environment, name, Audit(full=True))
+        return audit_ledger(ledger, Audit(full=True))
 
     def problem(self, name: LedgerName, found: Verification) -> str:
         """See `LedgerWitness`. Threat: another ledger, which verifies, was put in its place."""
-        file = self._key_file(name)
+        file = ledger_of(self.project, name).key_file
         if not file.exists() or found.genesis is None:
             return ""
         expected = str(load_key(str(file)).verifier)
@@ -260,8 +238,9 @@ class PlaneWitness(Struct, frozen=True):
         """This host's anchors of the plane, which remain if the keys are lost."""
         return anchor_directory(self.project.layout, self.project.environment)
 
-    def _key_file(self, name: LedgerName) -> Path:
-        return ledger_key_path(self.project.layout, self.project.environment, name)
+    @property
+    def _has_signer(self) -> bool:
+        return bool(ledgers.ledger_settings(self.project.environment).signer)
 
 
 # Accepting a rollback: earlier checkpoints are kept under other names. The acceptance is an
@@ -291,20 +270,19 @@ def find_rolled_back(
     found: list[RolledBack] = []
     above = set(map(ledgers.LEDGER_ABOVE.get, names))
     for name in ORDER:
-        path = layout.ledger_paths()[name]
-        if name not in names and (path.exists() or name not in above):
+        ledger = PlaneLedger(layout, environment, name)
+        if name not in names and (ledger.path.exists() or name not in above):
             continue
-        if not stands(path):
+        if not stands(ledger.path):
             # As in a plane that was created again. A missing ledger above is accepted too: it is
             # created again to record the rollback, and its key still has the earlier checkpoint.
-            signed = _signed(layout, environment, name)
-            found += [RolledBack(name, 0, (_all_missing(each),)) for each in signed]
+            found += [RolledBack(name, 0, (_all_missing(each),)) for each in _signed(ledger)]
             continue
-        report = audit_ledger(layout, environment, name, Audit(full=True))
+        report = audit_ledger(ledger, Audit(full=True))
         if report.problems:
             _require_acceptable(name, report)
             rolled_back = RolledBack(name, report.entries, report.problems)
-            begun = _find_begun(layout, environment, name) or rolled_back
+            begun = _find_begun(ledger) or rolled_back
             found.append(replace(rolled_back, evidence=begun.evidence))
     return found
 
@@ -317,16 +295,12 @@ def _all_missing(held: Held) -> LedgerProblem:
     return LedgerProblem(ChainFault.ROLLED_BACK, 0, 0, 0, lost)
 
 
-def accept_rollback(
-    layout: PlaneLayout, environment: Environment, gone: RolledBack, by: str
-) -> None:
-    name = gone.name
-    path = layout.ledger_paths()[name]
+def accept_rollback(ledger: PlaneLedger, gone: RolledBack, by: str) -> None:
     entry = Entry(
         ROLLBACK_ACCEPTED,
         reason=_SET_ASIDE if gone.evidence else _ACCEPTED,
         metadata={
-            "ledger": name,
+            "ledger": ledger.name,
             "entries": gone.entries,
             "by": by,
             "found": [clean(each.detail) for each in gone.problems],
@@ -336,26 +310,26 @@ def accept_rollback(
     # Sequence: recorded here, without a checkpoint → above → contradicting checkpoints dropped →
     # a new one → anchor. Until both entries are durable a checkpoint contradicts the ledger: after
     # a kill it still fails and is accepted again, or all is on record.
-    signer = ledgers.signer_of(layout, environment, name)
-    above = ledgers.LEDGER_ABOVE.get(name)
+    signer, above = ledger.signer(), ledger.above
     with ExitStack() as opened:
         # All are opened first: if the one above is damaged, nothing is recorded here either.
-        *upper, ledger = (
-            opened.enter_context(closing(ledgers.open_plane_ledger(layout, environment, each)))
-            for each in (above, name)
+        *upper, own = (
+            opened.enter_context(closing(each.open()))
+            for each in (above, ledger)
             if each is not None
         )
-        _, mark, segment = ledger.write([entry])
-        ledger.commit(mark, segment)
+        _, mark, segment = own.write([entry])
+        own.commit(mark, segment)
         for each in upper:
             each.append([entry])
     signer.forget()
-    set_aside_notes(checkpoints_folder(str(path)), 0)
-    signed = ledgers.checkpointer_of(layout, environment, name).make()
-    if above is None:
-        ledgers.find_anchor(layout, environment, signed.checkpoint.origin).accept_rollback(signed)
+    set_aside_notes(checkpoints_folder(str(ledger.path)), 0)
+    signed = ledger.checkpointer().make()
+    anchor = _anchor_of(ledger)
+    if anchor is None:
+        ledger.take(signed)
     else:
-        ledgers.above_of(layout, environment, name).take(signed)
+        anchor.accept_rollback(signed)
 
 
 def _require_acceptable(name: LedgerName, report: Verification) -> None:
@@ -375,21 +349,21 @@ def _require_acceptable(name: LedgerName, report: Verification) -> None:
 # after a kill the same command finds what was moved, and continues.
 
 
-def find_damage(layout: PlaneLayout, environment: Environment, name: LedgerName) -> tuple[str, ...]:
+def find_damage(ledger: PlaneLedger) -> tuple[str, ...]:
     """Return why a ledger cannot be used any more. Raises: UsageError if it can."""
-    path = layout.ledger_paths()[name]
+    path, name = ledger.path, ledger.name
     if not path.exists():
-        if is_known(path) or is_held_elsewhere(layout, environment, name):
+        if is_known(path) or is_held_elsewhere(ledger):
             return (gone_error(path, name).message,)
         raise errors.UsageError(f"the ledger {name} does not exist yet", where="--ledger")
     try:
-        report = audit_ledger(layout, environment, name, Audit(full=True, parsed=True))
+        report = audit_ledger(ledger, Audit(full=True, parsed=True))
         _require_acceptable(name, report)
     except errors.LedgerDamagedError as damaged:
         return (damaged.message,)
     if not report.problems:
         raise errors.UsageError(f"the ledger {name} is whole", where="--ledger")
-    if (begun := _find_begun(layout, environment, name)) is not None:
+    if (begun := _find_begun(ledger)) is not None:
         stopped = f"a set-aside that was stopped kept the one before in {begun.evidence['kept']}"
         return (*(each.detail for each in report.problems), stopped)
     hint = f"accept that: paddock ledger accept-rollback --ledger {name}"
@@ -397,17 +371,16 @@ def find_damage(layout: PlaneLayout, environment: Environment, name: LedgerName)
     raise errors.UsageError(said, hint=hint)
 
 
-def set_aside(layout: PlaneLayout, environment: Environment, name: LedgerName, by: str) -> Path:
+def set_aside(ledger: PlaneLedger, by: str) -> Path:
     """Keep a damaged ledger unchanged, begin another that names it, and return where it is."""
-    above = ledgers.LEDGER_ABOVE.get(name)
-    if above is not None:
+    if ledger.above is not None:
         # If the one above is damaged, fail before anything is moved: it has to be mended first.
-        ledgers.open_plane_ledger(layout, environment, above).close()
-    kept, _ = _place_aside(layout, environment, name)
+        ledger.above.open().close()
+    kept, _ = _place_aside(ledger)
     atomic.make_directories(kept)
-    paths = LedgerPaths(str(layout.ledger_paths()[name]))
+    paths = LedgerPaths(str(ledger.path))
     moved = (paths.ledger, *map(paths.sealed, list_starts(Disk(), paths)), paths.folder)
-    if _find_begun(layout, environment, name) is not None:
+    if _find_begun(ledger) is not None:
         moved = ()  # what is there now belongs to the new one
     with atomic.host_errors("setting aside", Path(paths.ledger)):
         for each in (each for each in map(Path, moved) if each.exists()):
@@ -416,37 +389,33 @@ def set_aside(layout: PlaneLayout, environment: Environment, name: LedgerName, b
             each.rename(kept / each.name)
             atomic.sync_directory(kept)
             atomic.sync_directory(each.parent)
-    accept_rollback(layout, environment, _read_evidence(layout, environment, name), by)
+    accept_rollback(ledger, _read_evidence(ledger), by)
     return kept
 
 
-def _place_aside(
-    layout: PlaneLayout, environment: Environment, name: LedgerName
-) -> tuple[Path, list[str]]:
-    signed = [each.note for each in _signed(layout, environment, name)]
-    title = f"{name}.{hashlib.sha256(''.join(signed).encode()).hexdigest()[:16]}"
-    return layout.objects / "set-aside" / title, signed
+def _place_aside(ledger: PlaneLedger) -> tuple[Path, list[str]]:
+    signed = [each.note for each in _signed(ledger)]
+    title = f"{ledger.name}.{hashlib.sha256(''.join(signed).encode()).hexdigest()[:16]}"
+    return ledger.layout.objects / "set-aside" / title, signed
 
 
-def _find_begun(
-    layout: PlaneLayout, environment: Environment, name: LedgerName
-) -> RolledBack | None:
+def _find_begun(ledger: PlaneLedger) -> RolledBack | None:
     """Return the evidence of a set-aside that was stopped after it had begun the new ledger."""
-    kept, _ = _place_aside(layout, environment, name)
-    if not layout.ledger_paths()[name].exists() or not kept.is_dir() or not any(kept.iterdir()):
+    kept, _ = _place_aside(ledger)
+    if not ledger.path.exists() or not kept.is_dir() or not any(kept.iterdir()):
         return None
-    found = audit_ledger(layout, environment, name, Audit(full=True, parsed=True)).problems
+    found = audit_ledger(ledger, Audit(full=True, parsed=True)).problems
     is_sound = _ACCEPTABLE.issuperset(each.kind for each in found)
-    return _read_evidence(layout, environment, name) if is_sound else None
+    return _read_evidence(ledger) if is_sound else None
 
 
-def _read_evidence(layout: PlaneLayout, environment: Environment, name: LedgerName) -> RolledBack:
-    kept, signed = _place_aside(layout, environment, name)
+def _read_evidence(ledger: PlaneLedger) -> RolledBack:
+    name, (kept, signed) = ledger.name, _place_aside(ledger)
     evidence: dict[str, Json] = {
-        "kept": kept.relative_to(layout.root).as_posix(),
+        "kept": kept.relative_to(ledger.layout.root).as_posix(),
         "signed": [clean(each) for each in signed],
     }
-    file = kept / layout.ledger_paths()[name].name
+    file = kept / ledger.path.name
     if not file.exists():
         return RolledBack(name, 0, (), evidence)
     try:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.assembly.audit import ORDER, accept_rollback, find_rolled_back
-from paddock.assembly.ledgers import open_plane_ledger
+from paddock.assembly.ledgers import PlaneLedger
 from paddock.assembly.packages import is_development_plane, open_depot
 from paddock.assembly.project import Project, find_project
 from paddock.assembly.project_open import open_project, record_news
@@ -126,7 +126,7 @@ def _install_founding(
         journal = held.enter_context(Journal(f"{store}/journal", Disk()))
         workspace = held.enter_context(Workspace.open(str(layout.root)))
         recover(journal, Disk(), workspace.resolution)
-        open_packages = partial(open_plane_ledger, layout, environment, LEDGER)
+        open_packages = PlaneLedger(layout, environment, LEDGER).open
         depot = Depot(
             layout=layout,
             workspace=workspace,
@@ -164,7 +164,7 @@ def _accept_missing_ledgers(layout: PlaneLayout, environment: Environment) -> No
     """
     try:
         for gone in find_rolled_back(layout, environment, ORDER):
-            accept_rollback(layout, environment, gone, "init")
+            accept_rollback(PlaneLedger(layout, environment, gone.name), gone, "init")
     except LedgerDamagedError:
         return
 

@@ -13,7 +13,7 @@ the tool declares. It gets no name that is in use. A notice says why a tool was 
 
 import re
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from tempfile import TemporaryDirectory
@@ -39,7 +39,7 @@ from paddock.policy.engine import Policy
 from paddock.policy.settings import McpServer
 from paddock.runtime.dispatch import Context
 from paddock.runtime.own_tools import registered_tool
-from paddock.runtime.prepared import FREE, Judged, Prepared, Registry
+from paddock.runtime.prepared import FREE, Judged, Prepared
 from paddock.runtime.question import CallNetwork
 from paddock.runtime.records import Recorder
 from paddock.text.show import quote, show_name
@@ -304,24 +304,24 @@ def _parse_skill(path: str, content: bytes) -> tuple[str, str, str] | None:
 # Third-party MCP servers: their tools, and their sandboxes.
 
 
-def add_server_tools(
-    registry: Registry,
+def server_tools(
     project: Project,
     policy: Policy,
     gateway: "Callable[[], McpGateway]",
-) -> tuple[str, ...]:
-    """Add the reviewed tools of MCP servers; return notices of servers not reviewed yet."""
+    taken: Collection[str],
+) -> LoadedTools:
+    """Return the reviewed tools of MCP servers, and notices of servers not reviewed yet."""
     servers = policy.settings.mcp.servers
     pins = Pins(project.root, project.environment).read()
-    for tool in offered_tools(servers, pins, gateway, registry.has):
-        registry.add(tool)
     names = reviewed(servers, pins)
-    return tuple(
+    notices = (
         f"the MCP server {each.name} offers no tools until a person has reviewed it: "
         f"paddock mcp review {each.name}"
         for each in servers
         if each.name not in names
     )
+    tools = offered_tools(servers, pins, gateway, taken.__contains__)
+    return LoadedTools(tuple(tools), tuple(notices))
 
 
 def open_gateway(

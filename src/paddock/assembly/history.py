@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from msgspec import Struct
 
-from paddock.assembly.ledgers import record_in_governance
+from paddock.assembly.ledgers import ledger_of, record_in_governance
 from paddock.assembly.project import Project
 from paddock.errors import ConfigError, HostError, IntegrityError, LedgerDamagedError, UsageError
 from paddock.ledger.format.lines import StoredEntry
@@ -319,7 +319,7 @@ def read_answers(project: Project, requests: Collection[str]) -> "Answers":
     path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
     if not path.exists():
         return Answers(())
-    if not audit_ledger(project.layout, project.environment, LedgerName.GOVERNANCE).is_whole:
+    if not audit_ledger(ledger_of(project, LedgerName.GOVERNANCE)).is_whole:
         raise _unverified(path)
     found: list[Mapping[str, Json]] = []
     for row in find_decided(str(path), _ANSWERS, Filter()):

@@ -99,17 +99,17 @@ class Outdated(Struct, frozen=True):
 def grant(project: Project, wanted: str, by: str, seen: Parked | None = None) -> Parked:
     inbox = open_inbox(project)
     parked = seen or inbox.find(wanted)
-    require_current(project, parked)
+    _require_current(project, parked)
     return inbox.grant(wanted, by, parked)
 
 
-def require_current(project: Project, parked: Parked) -> None:
+def _require_current(project: Project, parked: Parked) -> None:
     outdated = find_outdated(project, parked)
     if outdated is not None:
-        raise expired_by(parked, outdated)
+        raise _expired_by(parked, outdated)
 
 
-def expired_by(parked: Parked, outdated: Outdated) -> errors.ApprovalExpiredError:
+def _expired_by(parked: Parked, outdated: Outdated) -> errors.ApprovalExpiredError:
     return errors.ApprovalExpiredError(
         f"an answer to {quote(parked.id)} would count for no call: {outdated.why}",
         hint=outdated.hint,
@@ -243,7 +243,7 @@ def grant_here(project: Project, wanted: str, by: str, seen: Parked | None = Non
     """
     inbox = open_inbox(project)
     parked = seen or inbox.find(wanted)
-    require_current(project, parked)
+    _require_current(project, parked)
     request = parked.request
     try:
         tools_of(project, request.agent).get(request.tool)
@@ -325,7 +325,11 @@ class AlwaysReview(RuleReview, frozen=True):
     parked: Parked
 
 
-def review_always(project: Project, parked: Parked) -> AlwaysReview:
+def review_always(project: Project, parked: Parked, outdated: Outdated | None) -> AlwaysReview:
+    # A rule comes from the policy in force: also for an outdated request, if policy still asks.
+    # Not if changes wait: an outdated request's changes can no longer be committed.
+    if outdated is not None and (outdated.bars_rule or parked.changes is not None):
+        raise _expired_by(parked, outdated)
     _, policy, chain = project.acting(parked.request.agent)
     reason = f"always, since {parked.id} was approved"
     return AlwaysReview(

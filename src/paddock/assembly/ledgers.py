@@ -4,21 +4,19 @@ import hashlib
 import math
 import os
 import time
-from collections.abc import Callable
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import limits
-from paddock.assembly.project import Project
+from paddock.assembly.project import PlaneSite, Project
 from paddock.errors import ConfigError, HostError
 from paddock.ledger.append import LedgerFile
 from paddock.ledger.checkpoint import (
     USUAL_PACE,
-    Above,
     Anchor,
     AutoCheckpoint,
     Checkpointer,
@@ -45,6 +43,7 @@ from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.settings import LedgerSettings
 from paddock.storage.atomic import host_errors, make_directories
 from paddock.text.show import quote
+from paddock.values.calls import Json
 from paddock.values.decisions import PlaneKind
 from paddock.values.entries import CHECKPOINT, Entry
 
@@ -55,58 +54,131 @@ LEDGER_ABOVE: Final = {
 }
 
 
-class TierAbove(Struct, frozen=True):
-    ledger: LedgerName
-    open: Callable[[], LedgerFile]
+_KEY_NAME_CHARS_MAX: Final = 219
+"""The longest directory name in a key's name: `paddock/NAME-ID/governance` has 255 then."""
+LEDGER_TIERS: Final = {
+    LedgerName.GOVERNANCE: "HOT",
+    LedgerName.PACKAGES: "HOT",
+    LedgerName.HO2M: "HO2",
+    LedgerName.HO1M: "HO1",
+}
 
-    def take(self, signed: SignedCheckpoint) -> None:
-        with closing(self.open()) as above:
-            above.append([checkpoint_entry(self.ledger, signed)])
-            above.seal()
+HOOK_PACE: Final = Pace(limits.checkpoint_entries_max // 2, math.inf, at_close=False)
+"""The pace of a process that answers one event: by count, at once for important entries.
+
+Half the usual count, since not every entry of the hook is written by such a process."""
+HOOK_EVENT_PACE: Final = Pace(limits.checkpoint_entries_max // 2, at_close=False)
+"""The pace of a process that records a past event, for which no caller waits: also by time."""
 
 
-class Outside(Struct, frozen=True):
+class PlaneLedger(Struct, frozen=True):
+    """One ledger of a plane: its file, who signs it, and the ledger or anchor above it."""
+
     layout: PlaneLayout
     environment: Environment
+    name: LedgerName
+
+    @property
+    def path(self) -> Path:
+        return self.layout.ledger_paths()[self.name]
+
+    @property
+    def key_file(self) -> Path:
+        return ledger_key_path(self.layout, self.environment, self.name)
+
+    @property
+    def above(self) -> "PlaneLedger | None":
+        name = LEDGER_ABOVE.get(self.name)
+        return None if name is None else replace(self, name=name)
+
+    def open(self, pace: Pace = USUAL_PACE) -> LedgerFile:
+        path = self.path
+        with host_errors("looking for", path):
+            is_there = path.exists()
+        create = None if is_there else self._genesis()
+        ledger = LedgerFile(str(path), create=create, clock=time.time, randomness=os.urandom)
+        clocks = (time.monotonic, pace, time.time)
+        ledger.keeper = AutoCheckpoint(self.checkpointer(), self, *clocks)
+        return ledger
 
     def take(self, signed: SignedCheckpoint) -> None:
-        find_anchor(self.layout, self.environment, signed.checkpoint.origin).store(signed)
-
-
-def checkpoint_entry(ledger: LedgerName, signed: SignedCheckpoint) -> Entry:
-    checkpoint = signed.checkpoint
-    return Entry(
-        CHECKPOINT,
-        metadata={
-            "ledger": ledger,
+        """Take this ledger's checkpoint to the one above; the highest one's, to the anchor."""
+        above, checkpoint = self.above, signed.checkpoint
+        if above is None:
+            self.anchor(checkpoint.origin).store(signed)
+            return
+        metadata: dict[str, Json] = {
+            "ledger": self.name,
             "origin": checkpoint.origin,
             "size": checkpoint.size,
             "root": checkpoint.root.hex(),
             "note": signed.note,
-        },
-    )
+        }
+        # No checkpoint at close: it is made here.
+        with closing(above.open(HOOK_PACE)) as opened:
+            opened.append([Entry(CHECKPOINT, metadata=metadata)])
+            opened.seal()
+
+    def anchor(self, origin: str) -> Anchor:
+        """Return the anchor that the user's policy names, else a directory beside the planes.
+
+        Threat: a project that could name it would run a command on the host, or keep the proof
+        where it can change it. So only the user's file counts.
+        """
+        environment, title = self.environment, plane_title(self.layout)
+        settings = ledger_settings(environment).anchor
+        variables = program_variables(environment)
+        if settings.git:
+            return GitAnchor(_place(settings.git, environment), f"{title}.{self.name}", variables)
+        if settings.command:
+            return CommandAnchor(settings.command, origin, variables)
+        if settings.directory:
+            return DirectoryAnchor(_place(settings.directory, environment) / title / self.name)
+        return DirectoryAnchor(anchor_directory(self.layout, environment) / self.name)
+
+    def checkpointer(self) -> Checkpointer:
+        return Checkpointer(str(self.path), self.signer)
+
+    def signer(self) -> Signer:
+        command = ledger_settings(self.environment).signer
+        if not command:
+            return KeySigner(self.key_file, missing_key_hint(self.layout, self.environment))
+        genesis = find_genesis(str(self.path)) if self.path.exists() else None
+        origin = self._origin if genesis is None else genesis.origin
+        return ProgramSigner(command, origin, dict(program_variables(self.environment)))
+
+    @property
+    def _origin(self) -> str:
+        # Threat: a signer program remembers a history by this name: two planes that share it would
+        # each look like a rollback of the other. A project's plane has the id in its directory's
+        # name.
+        root = self.layout.root
+        own = f"-{path_id(root)}" if self.layout.kind is PlaneKind.BARE else ""
+        return f"paddock/{_key_name(root.name)}{own}/{self.name}"
+
+    def _genesis(self) -> Genesis:
+        if not ledger_settings(self.environment).signer:
+            _make_key(self.key_file, self._origin)
+        verifier, above = self.signer().verifier, self.above
+        notes = [] if above is None else read_notes(checkpoints_folder(str(above.path)))
+        parent = notes[-1][1] if notes else None
+        # Named like the key: a key that is left from an earlier plane keeps its name.
+        return Genesis(verifier.name, LEDGER_TIERS[self.name], str(verifier), parent)
 
 
-def find_anchor(layout: PlaneLayout, environment: Environment, origin: str) -> Anchor:
-    """Return the anchor that the user's policy names; without one, a directory beside the planes.
+def ledger_of(site: Project | PlaneSite, name: LedgerName) -> PlaneLedger:
+    return PlaneLedger(site.layout, site.environment, name)
 
-    Threat: a project that could name it would run a command on the host, or keep the proof where
-    it can change it. So only the user's file counts.
-    """
-    settings = ledger_settings(environment).anchor
-    title = plane_title(layout)
-    variables = program_variables(environment)
-    if settings.git:
-        return GitAnchor(
-            _place(settings.git, environment), f"{title}.{LedgerName.GOVERNANCE}", variables
-        )
-    if settings.command:
-        return CommandAnchor(settings.command, origin, variables)
-    if settings.directory:
-        return DirectoryAnchor(
-            _place(settings.directory, environment) / title / LedgerName.GOVERNANCE
-        )
-    return DirectoryAnchor(anchor_directory(layout, environment) / LedgerName.GOVERNANCE)
+
+def open_ledger(project: Project, name: LedgerName, pace: Pace = USUAL_PACE) -> LedgerFile:
+    return ledger_of(project, name).open(pace)
+
+
+def record_in_governance(project: Project, *entries: Entry) -> None:
+    if not entries:
+        return
+    with closing(open_ledger(project, LedgerName.GOVERNANCE)) as ledger:
+        ledger.append(entries)
 
 
 def ledger_settings(environment: Environment) -> LedgerSettings:
@@ -136,75 +208,6 @@ def _place(text: str, environment: Environment) -> Path:
     return path
 
 
-_KEY_NAME_CHARS_MAX: Final = 219
-"""The longest directory name in a key's name: `paddock/NAME-ID/governance` has 255 then."""
-LEDGER_TIERS: Final = {
-    LedgerName.GOVERNANCE: "HOT",
-    LedgerName.PACKAGES: "HOT",
-    LedgerName.HO2M: "HO2",
-    LedgerName.HO1M: "HO1",
-}
-
-HOOK_PACE: Final = Pace(limits.checkpoint_entries_max // 2, math.inf, at_close=False)
-"""The pace of a process that answers one event: by count, at once for important entries.
-
-Half the usual count, since not every entry of the hook is written by such a process."""
-HOOK_EVENT_PACE: Final = Pace(limits.checkpoint_entries_max // 2, at_close=False)
-"""The pace of a process that records a past event, for which no caller waits: also by time."""
-
-
-def open_ledger(project: Project, name: LedgerName, pace: Pace = USUAL_PACE) -> LedgerFile:
-    return open_plane_ledger(project.layout, project.environment, name, pace)
-
-
-def record_in_governance(project: Project, *entries: Entry) -> None:
-    if not entries:
-        return
-    with closing(open_ledger(project, LedgerName.GOVERNANCE)) as ledger:
-        ledger.append(entries)
-
-
-def open_plane_ledger(
-    layout: PlaneLayout, environment: Environment, name: LedgerName, pace: Pace = USUAL_PACE
-) -> LedgerFile:
-    path = layout.ledger_paths()[name]
-    with host_errors("looking for", path):
-        is_there = path.exists()
-    create = None if is_there else _genesis(layout, environment, name)
-    ledger = LedgerFile(str(path), create=create, clock=time.time, randomness=os.urandom)
-    at = (layout, environment, name)
-    ledger.keeper = AutoCheckpoint(
-        checkpointer_of(*at), above_of(*at), time.monotonic, pace, time.time
-    )
-    return ledger
-
-
-def checkpointer_of(
-    layout: PlaneLayout, environment: Environment, name: LedgerName
-) -> Checkpointer:
-    path = str(layout.ledger_paths()[name])
-    return Checkpointer(path, partial(signer_of, layout, environment, name))
-
-
-def signer_of(layout: PlaneLayout, environment: Environment, name: LedgerName) -> Signer:
-    command = ledger_settings(environment).signer
-    path = layout.ledger_paths()[name]
-    genesis = find_genesis(str(path)) if command and path.exists() else None
-    if command:
-        origin = _origin(layout, name) if genesis is None else genesis.origin
-        return ProgramSigner(command, origin, dict(program_variables(environment)))
-    return KeySigner(
-        ledger_key_path(layout, environment, name), missing_key_hint(layout, environment)
-    )
-
-
-def _origin(layout: PlaneLayout, name: LedgerName) -> str:
-    # Threat: a signer program remembers a history by this name: two planes that share it would
-    # each look like a rollback of the other. A project's plane has the id in its directory's name.
-    own = f"-{path_id(layout.root)}" if layout.kind is PlaneKind.BARE else ""
-    return f"paddock/{_key_name(layout.root.name)}{own}/{name}"
-
-
 def _key_name(directory: str) -> str:
     """Make any directory's name fit a key's name, in at most `_KEY_NAME_CHARS_MAX` characters.
 
@@ -225,23 +228,6 @@ def _key_name(directory: str) -> str:
     return f"{shown[: _KEY_NAME_CHARS_MAX - len(digest) - 1]}-{digest}"
 
 
-def above_of(layout: PlaneLayout, environment: Environment, name: LedgerName) -> Above:
-    above = LEDGER_ABOVE.get(name)
-    if above is None:
-        return Outside(layout, environment)
-    # No checkpoint at close: `take` makes it.
-    return TierAbove(name, partial(open_plane_ledger, layout, environment, above, HOOK_PACE))
-
-
-def _genesis(layout: PlaneLayout, environment: Environment, name: LedgerName) -> Genesis:
-    origin = _origin(layout, name)
-    if not ledger_settings(environment).signer:
-        _make_key(ledger_key_path(layout, environment, name), origin)
-    verifier = signer_of(layout, environment, name).verifier
-    # Named like the key: a key that is left from an earlier plane keeps its name.
-    return Genesis(verifier.name, LEDGER_TIERS[name], str(verifier), _parent_note(layout, name))
-
-
 def _make_key(file: Path, origin: str) -> None:
     make_directories(file.parent)
     if not file.exists():
@@ -251,11 +237,3 @@ def _make_key(file: Path, origin: str) -> None:
             # Another process may have created it just now.
             if not file.exists():
                 raise
-
-
-def _parent_note(layout: PlaneLayout, name: LedgerName) -> str | None:
-    above = LEDGER_ABOVE.get(name)
-    if above is None:
-        return None
-    notes = read_notes(checkpoints_folder(str(layout.ledger_paths()[above])))
-    return notes[-1][1] if notes else None

@@ -1,6 +1,7 @@
 """Find and read a root with its plane, policy and agents; create nothing."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -78,12 +79,6 @@ class Project(Struct, frozen=True):
     """The state of the dual gate; for a project it is closed."""
     given: PolicyFile | None = None
     """The policy of the program that opened it: see `policy_of`."""
-
-    def report(self) -> "WhereReport":
-        from paddock.plane.records import WhereReport  # noqa: PLC0415 - few commands ask
-
-        gate = None if self.admin is None else self.gate
-        return WhereReport(self.root, self.layout, self.files, self.environment, gate)
 
     def policy_for(self, record: AgentRecord) -> Policy:
         """Return the policy for an agent, with paths relative to its workspace.
@@ -259,7 +254,7 @@ class PlaneSite(Struct, frozen=True):
     is_copy: bool = False
 
     def report(self) -> "WhereReport":
-        from paddock.plane.records import WhereReport  # noqa: PLC0415 - as above
+        from paddock.plane.records import WhereReport  # noqa: PLC0415 - few commands ask
 
         return WhereReport(self.root, self.layout, None, self.environment)
 
@@ -295,7 +290,16 @@ def is_made_with_dev(project: Project) -> bool:
 
 
 def report_of(project: Project) -> "WhereReport":
-    return replace(project.report(), made_with_dev=is_made_with_dev(project))
+    from paddock.plane.records import WhereReport  # noqa: PLC0415 - as above
+
+    return WhereReport(
+        project.root,
+        project.layout,
+        project.files,
+        project.environment,
+        None if project.admin is None else project.gate,
+        is_made_with_dev(project),
+    )
 
 
 def new_session_id() -> str:
@@ -311,13 +315,16 @@ def new_call_id() -> str:
 # person's questions judge such an agent by the same chain.
 
 
-def default_chain(agents: AgentStore) -> AgentChain:
-    root = agents.layout.root
+def chain_of(lineage: Sequence[AgentRecord], layout: PlaneLayout) -> AgentChain:
     return tuple(
         # Only the relative path: a decision shows it to a model, which must see no host path.
-        replace(record.agent, source=record.file.relative_to(root).as_posix())
-        for record in agents.lineage(default_agent_of(agents.layout.kind))
+        replace(record.agent, source=record.file.relative_to(layout.root).as_posix())
+        for record in lineage
     )
+
+
+def default_chain(agents: AgentStore) -> AgentChain:
+    return chain_of(agents.lineage(default_agent_of(agents.layout.kind)), agents.layout)
 
 
 def planned_default_chain(agents: AgentStore) -> AgentChain:

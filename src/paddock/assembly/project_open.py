@@ -62,7 +62,7 @@ def record_given(project: Project, policy_digest: str) -> None:
     """Record the policy of a program if it differs from the one recorded last."""
     if project.given is None:
         return
-    known = _newest(project.layout.ledger_paths()[LedgerName.GOVERNANCE], events.POLICY_GIVEN) or {}
+    known = _newest(project, events.POLICY_GIVEN) or {}
     if known.get("policy_digest") != policy_digest:
         record_in_governance(project, records.policy_given(project.given, policy_digest))
 
@@ -150,23 +150,19 @@ def _gate_notices(project: Project) -> tuple[str, ...]:
 
 
 def _news(project: Project) -> list[events.Entry]:
-    path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
-    known = _newest(path, events.POLICY_LOADED)
+    known = _newest(project, events.POLICY_LOADED)
     entries = _plane_news(project) if known is None else []
     digest = project.policy.digest
     if known is None or known.get("policy_digest") != digest:
         entries.append(records.policy_loaded(project.files, digest))
-    entries += _config_news(project, path)
-    entries += _trust_news(project, path)
+    entries += _config_news(project)
+    entries += _trust_news(project)
     return entries
 
 
 def _plane_news(project: Project) -> list[events.Entry]:
     """Return entries for plane and first agent if they are missing, as after a killed `init`."""
-    if (
-        _newest(project.layout.ledger_paths()[LedgerName.GOVERNANCE], events.PLANE_CREATED)
-        is not None
-    ):
+    if _newest(project, events.PLANE_CREATED) is not None:
         return []
     entries = [records.plane_created(project.layout, project.root.path)]
     if project.layout.kind is PlaneKind.PROJECT:
@@ -174,19 +170,19 @@ def _plane_news(project: Project) -> list[events.Entry]:
     return entries
 
 
-def _trust_news(project: Project, governance: Path) -> list[events.Entry]:
+def _trust_news(project: Project) -> list[events.Entry]:
     """Return an entry for the trust in a project's policy if it is in force but not recorded."""
     own = project.files.project
     if own is None or not own.trusted or project.layout.kind is PlaneKind.BARE:
         return []
-    known = _newest(governance, events.POLICY_TRUSTED) or {}
+    known = _newest(project, events.POLICY_TRUSTED) or {}
     if (known.get("path"), known.get("digest")) == (str(own.path), own.digest):
         return []
     record = find_trust_record(own.path, own.content, project.environment)
     return [] if record is None else [records.policy_trusted(record)]
 
 
-def _config_news(project: Project, governance: Path) -> list[events.Entry]:
+def _config_news(project: Project) -> list[events.Entry]:
     config = project.admin
     if config is None:
         return []
@@ -197,7 +193,7 @@ def _config_news(project: Project, governance: Path) -> list[events.Entry]:
     own = project.files.project
     if own is not None:
         files[own.path.relative_to(root).as_posix()] = own.digest
-    recorded = (_newest(governance, events.CONFIG_CHANGED) or {}).get("files")
+    recorded = (_newest(project, events.CONFIG_CHANGED) or {}).get("files")
     before = cast("dict[str, Json]", recorded) if isinstance(recorded, dict) else {}
     read = _LOADED
     if project.root.accepted:
@@ -209,6 +205,7 @@ def _config_news(project: Project, governance: Path) -> list[events.Entry]:
     return [] if before == files else [records.config_changed(before, files, config)]
 
 
-def _newest(governance: Path, event: str) -> Mapping[str, Json] | None:
-    rows = query(str(governance), Filter(event), last=1).entries if stands(governance) else ()
+def _newest(project: Project, event: str) -> Mapping[str, Json] | None:
+    path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
+    rows = query(str(path), Filter(event), last=1).entries if stands(path) else ()
     return rows[-1].entry.metadata if rows else None

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.assembly.audit import Audit, audit_ledger, verify_not_gone
-from paddock.assembly.ledgers import LEDGER_TIERS, record_in_governance
+from paddock.assembly.ledgers import LEDGER_TIERS, ledger_of, record_in_governance
 from paddock.assembly.project import Project
 from paddock.collector.accept import Pushed, RecordedCheckpoint, push_ledger, read_key
 from paddock.collector.chains import Accepted, Chain, Store
@@ -53,8 +53,9 @@ def ledger_keys(project: Project) -> Mapping[str, VerifierKey]:
 
 
 def _exists(project: Project, name: LedgerName) -> bool:
-    verify_not_gone(project.layout, project.environment, name)
-    return project.layout.ledger_paths()[name].exists()
+    ledger = ledger_of(project, name)
+    verify_not_gone(ledger)
+    return ledger.path.exists()
 
 
 class Push(Struct, frozen=True):
@@ -126,9 +127,7 @@ def audit_record(project: Project) -> Sequence[str]:
     """
     if not _exists(project, LedgerName.GOVERNANCE):
         return []
-    found = audit_ledger(
-        project.layout, project.environment, LedgerName.GOVERNANCE, Audit(full=True)
-    )
+    found = audit_ledger(ledger_of(project, LedgerName.GOVERNANCE), Audit(full=True))
     problems = [
         f"{f'entry {each.seq}: ' if each.line else ''}{each.kind}: {each.detail}"
         for each in found.problems

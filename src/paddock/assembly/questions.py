@@ -3,7 +3,7 @@
 It puts nothing into force, and records nothing.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,7 +16,6 @@ from paddock.assembly.project import (
     Project,
     chain_of_type,
     declared_for,
-    find_site,
     is_bound,
     is_not_created_yet,
     planned_default_chain,
@@ -29,7 +28,6 @@ from paddock.ledger.read import stands
 from paddock.plane.agents import AgentStore
 from paddock.plane.discover import find_root
 from paddock.plane.environment import Environment
-from paddock.plane.layout import LedgerName
 from paddock.plane.trust import PolicyFiles, read_policy_files
 from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.positions import BUILT_IN
@@ -135,12 +133,6 @@ def find_policy_files(start: Path, environment: Environment, override: Path | No
 
 def find_agents(start: Path, environment: Environment, override: Path | None) -> AgentStore:
     return read_agents(find_root(start, environment, override), environment)
-
-
-def find_ledger_paths(
-    start: Path, environment: Environment, override: Path | None
-) -> Mapping[LedgerName, Path]:
-    return find_site(start, environment, override).layout.ledger_paths()
 
 
 def require_past_agent(project: Project, agent: str, *others: Path) -> None:

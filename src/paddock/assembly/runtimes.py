@@ -31,6 +31,7 @@ from paddock.assembly.project import (
     PACKAGE,
     SHELL,
     Project,
+    chain_of,
     find_project,
     new_call_id,
     new_session_id,
@@ -48,7 +49,7 @@ from paddock.assembly.shells import STAGING, LazyShell, ShellSetup
 from paddock.errors import PaddockError, SandboxUnavailableError, UsageError
 from paddock.ledger.query import Ledgers
 from paddock.plane import records
-from paddock.plane.agents import AgentRecord, AgentSpec
+from paddock.plane.agents import AgentSpec
 from paddock.plane.environment import process_environment
 from paddock.plane.layout import LedgerName
 from paddock.plane.scratch import ignore_new_folder
@@ -64,7 +65,7 @@ from paddock.runtime.approvals import (
     NoApprover,
 )
 from paddock.runtime.dispatch import Context, Dispatcher
-from paddock.runtime.prepared import Caller, PolicyJudge, Registry
+from paddock.runtime.prepared import Caller, PolicyJudge, Tools
 from paddock.runtime.question import InboxApprover
 from paddock.runtime.records import KeptContents
 from paddock.runtime.runtime import Notices, Runtime
@@ -123,20 +124,26 @@ def _check_gates(project: Project, agent: str, names: Sequence[str]) -> "tuple[G
     return check_gates_for_model(project, names, agent).results
 
 
-def tools_of(project: Project, agent: str | None) -> Registry:
+def tools_of(project: Project, agent: str | None) -> Tools:
     _, policy, chain = project.acting(agent)
-    return _registry(project, policy, chain, _not_opened)[0]
+    return _tools(project, policy, chain, _not_opened)[0]
 
 
 def _not_opened() -> "McpGateway":
     raise UsageError("these tools are only listed", hint="open the workspace to call them")
 
 
-def _registry(
+def _tools(
     project: Project, policy: Policy, chain: AgentChain, gateway: "Callable[[], McpGateway]"
-) -> tuple[Registry, tuple[str, ...]]:
+) -> tuple[Tools, tuple[str, ...]]:
     """Return the tools of an agent, and notices of those that were not loaded or offered."""
-    tools, notices = _all_tools(project, chain[0].toolsets)
+    listed: Sequence[Tool[Any] | ListedTool] = TOOLS
+    notices: tuple[str, ...] = ()
+    if PACKAGE in chain[0].toolsets:
+        from paddock.assembly.extensions import load_package_tools  # noqa: PLC0415 - few have one
+
+        loaded = load_package_tools(project)
+        listed, notices = (*TOOLS, *loaded.tools), loaded.notices
     kept = None
     if (
         project.admin is not None
@@ -144,19 +151,21 @@ def _registry(
         and isinstance(project.admin.tools, tuple)
     ):
         kept = {entry.tool_id for entry in project.admin.tools}
-    toolsets = _toolsets_of(policy, chain)
+    no_shell = not may_ever(policy, chain, "shell", "run")
+    toolsets = {*chain[0].toolsets} - ({SHELL} if no_shell else set())
     held = [
         tool
-        for tool in tools
+        for tool in listed
         if tool.toolset in toolsets and (kept is None or tool.toolset != CORE or tool.name in kept)
     ]
     gated = [tool.name for tool in held if tool.toolset == DEVELOPMENT]
-    registry = Registry(held, partial(may_ever, policy, chain), gated, partial(_is_open, project))
     if policy.settings.mcp.servers and may_ever(policy, chain, "mcp", "call"):
-        from paddock.assembly.extensions import add_server_tools  # noqa: PLC0415 - few have one
+        from paddock.assembly.extensions import server_tools  # noqa: PLC0415 - few have one
 
-        notices += add_server_tools(registry, project, policy, gateway)
-    return registry, notices
+        served = server_tools(project, policy, gateway, {tool.name for tool in held})
+        held, notices = [*held, *served.tools], (*notices, *served.notices)
+    tools = Tools(held, partial(may_ever, policy, chain), gated, partial(_is_open, project))
+    return tools, notices
 
 
 def _is_open(project: Project) -> bool:
@@ -170,25 +179,6 @@ def _is_open(project: Project) -> bool:
         return read_admin_config(project.layout).tool_profile == "development"
     except PaddockError:
         return False
-
-
-def _toolsets_of(policy: Policy, chain: AgentChain) -> tuple[str, ...]:
-    return tuple(
-        name
-        for name in chain[0].toolsets
-        if name != SHELL or may_ever(policy, chain, "shell", "run")
-    )
-
-
-def _all_tools(
-    project: Project, toolsets: tuple[str, ...]
-) -> tuple[Sequence[Tool[Any] | ListedTool], tuple[str, ...]]:
-    if PACKAGE not in toolsets:
-        return TOOLS, ()
-    from paddock.assembly.extensions import load_package_tools  # noqa: PLC0415 - few have one
-
-    loaded = load_package_tools(project)
-    return (*TOOLS, *loaded.tools), loaded.notices
 
 
 def tools_allowed(project: Project, agent: str | None) -> tuple[str, ...]:
@@ -221,11 +211,13 @@ def open_runtime(
     session = session_id or new_session_id()
     if session_id is None and project.gate.is_open:
         record_gate(project, session, lineage[0].agent.name)
-    chain = _chain_of(project, lineage)
+    chain = chain_of(lineage, project.layout)
+    for member in chain:
+        compile_permissions(member)  # Fail now, and not at each call.
     chain = client_kind(chain, kind) if kind else chain
     policy = project.policy_for(lineage[0])
     record_given(project, policy.digest)
-    registry, not_offered = _registry(project, policy, chain, lambda: servers.get())  # noqa: PLW0108 - it is made below
+    tools, not_offered = _tools(project, policy, chain, lambda: servers.get())  # noqa: PLW0108 - it is made below
     notices = Notices((*said, *not_offered), command_notices)
     judge = PolicyJudge(policy, chain)
     with ExitStack() as held:
@@ -248,7 +240,7 @@ def open_runtime(
         servers = Late(partial(_open_servers, ground, lambda: context, late))
         asked, kept_by = _approvers(project, approver)
         context = Context(
-            registry=registry,
+            tools=tools,
             judge=judge,
             ports=_ports(ground, judge, shell, memory.get),
             ledger=ledger,
@@ -262,7 +254,7 @@ def open_runtime(
             after_write=_after_write(project, policy, workspace.root, shell, servers),
         )
         close = held.pop_all().close
-    parts = (registry, new_call_id, close, notices, shell.end, servers.get)
+    parts = (tools, new_call_id, close, notices, shell.end, servers.get)
     runtime = Runtime(Dispatcher(context), *parts, partial(_undo, project, context.after_write))
     shell.on_end(runtime.call)
     return runtime
@@ -294,17 +286,6 @@ def _open_memory(project: Project, agent: str, held: ExitStack) -> Workspace:
     directory = project.layout.agent_memories(agent)
     make_directories(directory)
     return held.enter_context(Workspace.open(str(directory)))
-
-
-def _chain_of(project: Project, lineage: Sequence[AgentRecord]) -> AgentChain:
-    # Only the relative path: a decision shows it to a model, which must see no host path.
-    root = project.layout.root
-    chain = tuple(
-        replace(record.agent, source=record.file.relative_to(root).as_posix()) for record in lineage
-    )
-    for member in chain:
-        compile_permissions(member)  # Fail now, and not at each call.
-    return chain
 
 
 def _after_write(

@@ -28,7 +28,7 @@ from paddock.agent.steps import ModelDoor
 from paddock.agent.supervisor import Charter, Office, Supervisor
 from paddock.assembly.audit import verify_not_gone
 from paddock.assembly.extensions import skill_facts
-from paddock.assembly.ledgers import open_ledger
+from paddock.assembly.ledgers import ledger_of, open_ledger
 from paddock.assembly.project import ADMIN_AGENT, Project, new_session_id
 from paddock.assembly.project_open import open_given
 from paddock.assembly.runtimes import approver_of, open_runtime, record_gate, tools_allowed
@@ -137,7 +137,7 @@ def open_session(project: Project, wish: SessionWish) -> Session:
 
 
 def sessions_of(project: Project) -> Ledgers:
-    verify_not_gone(project.layout, project.environment, LedgerName.HO2M)
+    verify_not_gone(ledger_of(project, LedgerName.HO2M))
     return Ledgers(project.layout.ledger_paths())
 
 

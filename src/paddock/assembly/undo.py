@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from paddock.assembly.audit import verify_not_gone
 from paddock.assembly.history import open_history, open_journal, read_history, workspace_with_git
-from paddock.assembly.ledgers import open_ledger
+from paddock.assembly.ledgers import ledger_of, open_ledger
 from paddock.assembly.project import Project, new_call_id, new_session_id
 from paddock.assembly.questions import require_past_agent
 from paddock.errors import ConfigError, InternalError, PathError, TextError, UsageError
@@ -58,7 +58,7 @@ class OperatorDispatcher(Struct, frozen=True):
     ) -> ToolResult:
         judge = prepared.OperatorJudge(tool.name, self.shown)
         context = prepared.Context(
-            registry=prepared.Registry([tool]),
+            tools=prepared.Tools([tool]),
             judge=judge,
             ports=Ports(self.workspace, judge),
             ledger=self.ledger,
@@ -263,7 +263,7 @@ def open_past(project: Project, rows: Sequence[StoredEntry] | None = None) -> Ge
         history = open_history(project)
         held.callback(history.close)
         effects, notes = FoundEffects((), (), ()), ()
-        verify_not_gone(project.layout, project.environment, LedgerName.HO1M)
+        verify_not_gone(ledger_of(project, LedgerName.HO1M))
         if path.exists():
             # The notes first: a call that ends between the two is in the ledger by then.
             notes = read_notes(seen)

@@ -2,7 +2,7 @@
 
     runtime, program     the public Runtime; its bytes, commands and shell sessions
     own_tools            functions of a program as tools: signature, docstring, call
-    dispatch, prepared   the steps of one call; its state between them, registry and judge
+    dispatch, prepared   the steps of one call; its state between them, tools and judge
     messages, native     a provider's messages and schemas; its own tool types
     approvals, question  an answer, bound to the exact call; ask the approver
     inbox                requests that wait for an answer; which grants count

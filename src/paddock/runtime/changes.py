@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias, cast
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from paddock import limits
@@ -266,7 +266,7 @@ def state_at(workspace: Workspace, path: str) -> EntryState | None:
     return entry_state(workspace, workspace.resolve_entry(path))
 
 
-class PathDiff(Struct, frozen=True):
+class PathDiff(Struct, frozen=True, rename={"text": "diff"}):
     path: str
     kind: DoingKind
     text: str
@@ -277,10 +277,7 @@ class Diffs(Struct, frozen=True):
     hidden: int
 
     def as_json(self) -> dict[str, Json]:
-        rows: list[Json] = [
-            {"path": diff.path, "kind": diff.kind, "diff": diff.text} for diff in self.paths
-        ]
-        return {"paths": rows, "secret_paths": self.hidden}
+        return {"paths": to_builtins(self.paths), "secret_paths": self.hidden}
 
 
 class Differ(Struct, frozen=True):

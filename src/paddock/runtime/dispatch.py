@@ -131,7 +131,7 @@ class Dispatcher:
                 return self._deny(ready, STOPPED)
             if ready.bounds.program is None:
                 try:
-                    self._context.registry.get(ready.call.tool)
+                    self._context.tools.get(ready.call.tool)
                 except UnknownToolError as gone:  # the gate closed while the approver was asked
                     return self._deny(ready, refusal_of(gone))
             result = self._read(ready) if ready.tool.reads_only else self._write(ready)
@@ -159,7 +159,7 @@ class Dispatcher:
         if refusal is not None:
             return self._deny(begun, refusal)
         program = bounds.program
-        tool = context.registry.get(call.tool) if program is None else program.tool
+        tool = context.tools.get(call.tool) if program is None else program.tool
         begun.tool = tool
         arguments, clamped = tool.binder.bind(call.arguments, self._lowered)
         plan: Plan = tool.handler.resolve(arguments, bounds.over(context.ports, call.id))

@@ -14,10 +14,10 @@ import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
-from msgspec import Meta, Struct
-from msgspec.structs import asdict, replace
+from msgspec import Meta, Struct, to_builtins
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import (
@@ -59,17 +59,40 @@ _TIME_MAX: Final = 253_402_300_799
 """The end of the year 9999, the last of Python's calendar."""
 
 
-class Parked(Struct, frozen=True):
+_Time = Annotated[int, Meta(ge=0, le=_TIME_MAX)]
+
+
+class Parked(Strict, frozen=True, kw_only=True):
+    """A kept request, as its file has it; there `format` and `has_changes` are added."""
+
     id: str
-    request: ApprovalRequest
-    parked_at: int
-    expires_at: int
-    """When a waiting request is removed, or a grant no longer counts."""
     state: State = "waiting"
-    answered_by: str = ""
-    note: str = ""
+    agent: str
+    tool: str
+    actions: tuple[str, ...]
+    reason: str
+    rule: str
+    # Files of older versions lack `warnings` and `filled`; no call has their digest any more.
+    warnings: tuple[str, ...] = ()
+    digest: str
+    policy_digest: str
+    target_digest: str
+    call_id: str
+    session_id: str
+    parked_at: _Time
+    expires_at: _Time
+    """When a waiting request is removed, or a grant no longer counts."""
+    answered_by: str
+    note: str
+    arguments: Mapping[str, Json]
+    filled: Mapping[str, Json] = {}
+    diff: str
     changes: Json = None
     """The changes of a command, to be committed once granted; None for any other call."""
+
+    @property
+    def request(self) -> ApprovalRequest:
+        return ApprovalRequest(**{name: getattr(self, name) for name in _ASKED})
 
     @property
     def changes_digest(self) -> str:
@@ -83,32 +106,18 @@ class Parked(Struct, frozen=True):
         return now >= self.expires_at
 
     def as_json(self) -> dict[str, Json]:
-        request = self.request
-        given = {"arguments": dict(request.arguments), "filled": dict(request.filled)}
-        return {**self.summary(), **given, "diff": request.diff}
+        found: dict[str, Json] = to_builtins(self)
+        has_changes = found.pop("changes") is not None
+        return {**found, "has_changes": has_changes}
 
     def summary(self) -> dict[str, Json]:
-        request = self.request
-        return {
-            "id": self.id,
-            "state": self.state,
-            "agent": request.agent,
-            "tool": request.tool,
-            "actions": list(request.actions),
-            "reason": request.reason,
-            "rule": request.rule,
-            "warnings": list(request.warnings),
-            "digest": request.digest,
-            "policy_digest": request.policy_digest,
-            "target_digest": request.target_digest,
-            "has_changes": self.changes is not None,
-            "call_id": request.call_id,
-            "session_id": request.session_id,
-            "parked_at": self.parked_at,
-            "expires_at": self.expires_at,
-            "answered_by": self.answered_by,
-            "note": self.note,
-        }
+        found = self.as_json()
+        return {name: found[name] for name in found if name not in ("arguments", "filled", "diff")}
+
+
+_ASKED: Final = tuple(
+    name for name in ApprovalRequest.__struct_fields__ if name in Parked.__struct_fields__
+)
 
 
 def write_parked(parked: Parked) -> bytes:
@@ -117,57 +126,19 @@ def write_parked(parked: Parked) -> bytes:
     return json.dumps(members, ensure_ascii=True, indent=1).encode("ascii") + b"\n"
 
 
-_Time = Annotated[int, Meta(ge=0, le=_TIME_MAX)]
-
-
-class _ParkedFile(Strict, frozen=True, kw_only=True):
-    format: int
-    id: str
-    state: State = "waiting"
-    agent: str
-    tool: str
-    actions: tuple[str, ...]
-    reason: str
-    rule: str
-    digest: str
-    policy_digest: str
-    target_digest: str
-    call_id: str
-    session_id: str
-    parked_at: _Time
-    expires_at: _Time
-    answered_by: str
-    note: str
-    diff: str
-    has_changes: Any = None
-    # Files of older versions lack `warnings` and `filled`; no call has their digest any more.
-    warnings: tuple[str, ...] = ()
-
-
-_CALL_MEMBERS: Final = ("arguments", "filled")
-
-
 def parse_parked(content: bytes, file: str) -> Parked:
     given = parse_file(content, file)
-    # Only the values of the call may hold a lone surrogate.
-    from_call = {name: given.members.get(name, {}) for name in (*_CALL_MEMBERS, "changes")}
-    rest = {name: each for name, each in given.members.items() if name not in from_call}
-    read = JsonFile(file, rest, content).convert(_ParkedFile)
-    if read.format != FORMAT:
+    if given.members.get("format") != FORMAT:
         raise given.error("format", "this version does not know the format", "remove the file")
-    for name in _CALL_MEMBERS:
-        if not isinstance(from_call[name], dict) or "arguments" not in given.members:
+    # Only the values of the call may hold a lone surrogate.
+    from_call = {name: given.members.get(name, {}) for name in ("arguments", "filled")}
+    for name, each in from_call.items():
+        if not isinstance(each, dict) or "arguments" not in given.members:
             raise given.error(name, f"{name}: expected an object", "remove the file")
-    members = asdict(read)
-    request = ApprovalRequest(
-        **_fields_of(ApprovalRequest, members), **{name: from_call[name] for name in _CALL_MEMBERS}
-    )
-    changes = given.members.get("changes")
-    return Parked(request=request, changes=changes, **_fields_of(Parked, members))
-
-
-def _fields_of(kind: type[Struct], members: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: members[name] for name in kind.__struct_fields__ if name in members}
+    apart = {*from_call, "changes", "format", "has_changes"}
+    rest = {name: each for name, each in given.members.items() if name not in apart}
+    read = JsonFile(file, {**rest, "arguments": {}}, content).convert(Parked)
+    return replace(read, **from_call, changes=given.members.get("changes"))
 
 
 class Answers(Struct, frozen=True):
@@ -178,7 +149,7 @@ class Answers(Struct, frozen=True):
         shown = shown_digest(parked.request)
         return any(
             answer.get("answer") == KEPT
-            and answer.get("digest") == parked.request.digest
+            and answer.get("digest") == parked.digest
             and answer.get("changes", "") == parked.changes_digest
             # Earlier versions recorded no `shown`; such a request expires within a day.
             and answer.get("shown", shown) == shown
@@ -191,7 +162,7 @@ class Answers(Struct, frozen=True):
         if not said or said[0].get("answer") != GRANTED or self.is_used(parked):
             return False
         until = said[0].get("expires_at")
-        is_for_it = said[0].get("digest") == parked.request.digest
+        is_for_it = said[0].get("digest") == parked.digest
         return is_for_it and type(until) is int and now < until
 
     def is_used(self, parked: Parked) -> bool:
@@ -223,12 +194,12 @@ _ID: Final = lazy_pattern(r"APR-[0-9a-f]{4,16}")
 
 
 def _name_of(parked: Parked) -> str:
-    return f"{parked.id}{_ending_for(parked.request)}"
+    return f"{parked.id}{_ending_for(parked.digest)}"
 
 
-def _ending_for(request: ApprovalRequest) -> str:
+def _ending_for(digest: str) -> str:
     """Return the suffix of this request's file names; the full digest is in the file."""
-    return f".{request.digest.removeprefix('sha256:')[:32]}.json"
+    return f".{digest.removeprefix('sha256:')[:32]}.json"
 
 
 _FILE_BYTES_MAX: Final = limits.approval_kept_bytes_max + 1_000_000
@@ -326,7 +297,14 @@ class Inbox(Struct, frozen=True):
             self._require_room(kept, request)
             now = int(self.clock())
             until = now + int(limits.approval_kept_s)
-            parked = Parked(f"APR-{self.randomness(8).hex()}", request, now, until)
+            parked = Parked(
+                id=f"APR-{self.randomness(8).hex()}",
+                parked_at=now,
+                expires_at=until,
+                answered_by="",
+                note="",
+                **{name: getattr(request, name) for name in _ASKED},
+            )
             if request.parking is not None:
                 parked = replace(parked, changes=request.parking.park(parked.pin))
             try:
@@ -438,7 +416,7 @@ class Inbox(Struct, frozen=True):
         return sorted(name for name in names if _NAME.fullmatch(name))
 
     def _named_after(self, request: ApprovalRequest) -> list[str]:
-        ending = _ending_for(request)
+        ending = _ending_for(request.digest)
         return [name for name in self._names() if name.endswith(ending)]
 
     def _waiting_for(self, request: ApprovalRequest) -> Iterator[Parked]:
@@ -515,7 +493,7 @@ class Inbox(Struct, frozen=True):
     def _require_room(self, kept: list[Parked], request: ApprovalRequest) -> None:
         # Threat: an agent that asks without end would fill the disk, or crowd out the
         # requests of others.
-        own = sum(each.request.agent == request.agent for each in kept)
+        own = sum(each.agent == request.agent for each in kept)
         if own >= limits.approvals_of_agent_max or len(kept) >= limits.approvals_max:
             said = f"{own} requests of this agent wait already, {len(kept)} in all"
             raise ApprovalUnavailableError(said, hint=_ANSWER_THEM)
@@ -533,4 +511,4 @@ def _not_one(several: str, wanted: str) -> UsageError:
 
 
 def _is_for(parked: Parked, request: ApprovalRequest) -> bool:
-    return parked.request.digest == request.digest and parked.request.agent == request.agent
+    return parked.digest == request.digest and parked.agent == request.agent

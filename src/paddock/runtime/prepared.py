@@ -1,4 +1,4 @@
-"""The states of a call between its steps; the registry, judge and context it runs with.
+"""The states of a call between its steps; the tools, judge and context it runs with.
 
     ToolCall ── prepare ──▶ Prepared ── run ──▶ Ran ── result_of ──▶ ToolResult
 
@@ -21,7 +21,7 @@ from paddock.runtime.approvals import Approver, NoApprover
 from paddock.runtime.messages import schemas_for
 from paddock.storage.history import History
 from paddock.text.show import quote
-from paddock.tools.spec import Change, Payload, Plan, Ports, Tool, ToolOutput
+from paddock.tools.spec import Change, Payload, Plan, Ports, Tool, ToolOutput, ToolSpec
 from paddock.values.calls import NEVER, Cancel, Json, LeftEffect, Refusal, ToolCall
 from paddock.values.decisions import (
     OPERATOR,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class ForProgram(Struct, frozen=True):
-    """A tool only for the embedding program: it is in no registry, so no model can call it."""
+    """A tool only for the embedding program: it is in no `Tools`, so no model can call it."""
 
     tool: Tool[Any]
     payload: Payload
@@ -120,7 +120,9 @@ class Failed(Struct, frozen=True):
 Ran = ToolOutput | Failed
 
 
-class Registry:
+class Tools:
+    """The tools of a runtime, as `runtime.tools`: those of its agent and of the program."""
+
     def __init__(
         self,
         tools: "Iterable[Tool[Any] | ListedTool]" = (),
@@ -138,7 +140,7 @@ class Registry:
         self._unlisted: set[str] = set()
         self._gated: Collection[str] = ()
         for tool in tools:
-            self.add(tool)
+            self._put(tool)
         self._gated, self._gate = gated, gate
 
     @property
@@ -149,7 +151,7 @@ class Registry:
             self._gated = ()
         return self._all
 
-    def add(self, tool: "Tool[Any] | ListedTool") -> None:
+    def _put(self, tool: "Tool[Any] | ListedTool") -> None:
         if tool.name in self._tools:
             raise ConfigError(
                 f"the tool name {quote(tool.name)} is used twice",
@@ -170,9 +172,6 @@ class Registry:
             tool = tools[name] = tool.load()
         return tool
 
-    def has(self, name: str) -> bool:
-        return name in self._tools
-
     def list_all(self) -> list[Tool[Any]]:
         return [
             tool if isinstance(tool, Tool) else tool.load()
@@ -189,6 +188,11 @@ class Registry:
         return all(self._may_ever(*head) for head in heads)
 
     def for_provider(self, provider: str, *, native: bool = False) -> list[dict[str, Json]]:
+        """Return schemas for anthropic, openai, openai-responses or mcp. Raises: UsageError.
+
+        With `native`, for anthropic and openai-responses: the provider's own tool types in place
+        of Paddock's. `Runtime.answer` accepts calls of both.
+        """
         tools = self.list_all()
         if not native:
             return schemas_for(provider, [tool.spec for tool in tools])
@@ -199,6 +203,31 @@ class Registry:
         own = [tool.spec for tool in tools if tool.name not in ours]
         have = {name for name, tool in self._tools.items() if self._is_offered(tool)}
         return [*native_schemas(provider, have), *schemas_for(provider, own)]
+
+    def has(self, name: str) -> bool:
+        return name in self._tools
+
+    def add(
+        self,
+        function: Callable[..., Any],
+        *,
+        permission: str = "",
+        reads_only: bool = False,
+        name: str = "",
+    ) -> None:
+        """Add a function of the program as a tool; see `Runtime.tool`. Raises: ConfigError."""
+        from paddock.runtime.own_tools import function_tool  # noqa: PLC0415 - few programs have one
+
+        self._put(function_tool(function, name=name, permission=permission, reads_only=reads_only))
+
+    def register(self, spec: ToolSpec[Any], handler: Callable[[Any], Any]) -> None:
+        """Add a tool by a spec; `handler` takes its bound arguments. See `add` for the usual way.
+
+        It is judged as `tool:client:<name>`. Raises: ConfigError if the name is taken or invalid.
+        """
+        from paddock.runtime.own_tools import registered_tool  # noqa: PLC0415 - as above
+
+        self._put(registered_tool(spec, handler))
 
 
 class PolicyJudge:
@@ -277,7 +306,7 @@ class Context(Struct, frozen=True):
     `randomness(n)` returns n unpredictable bytes; `monotonic_ns` measures durations.
     """
 
-    registry: Registry
+    tools: Tools
     judge: PolicyJudge
     ports: Ports
     ledger: Ledger

@@ -7,7 +7,7 @@ An answer counts only if it and its question are recorded.
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -59,8 +59,6 @@ if TYPE_CHECKING:
     from paddock.policy.network import Reach
     from paddock.runtime.inbox import Inbox
     from paddock.sandbox.staged import HeldCommand
-
-E = TypeVar("E")
 
 CONNECTION_ASK_S: Final = 120.0
 """Seconds that a connection is held open for an answer."""
@@ -218,16 +216,16 @@ class CallNetwork(Struct, frozen=True):
 
     def opened(self, event: OpenedConnection) -> None:
         """Record it durably. Raises: PaddockError; then the connection must not be opened."""
-        self._append(self.recorder.opened, event)
+        self._append(self.recorder.opened(self.ready, event))
 
     def closed(self, event: ClosedConnection) -> None:
-        self._append(self.recorder.closed, event)
+        self._append(self.recorder.closed(self.ready, event))
 
     def refused(self, event: RefusedConnection) -> None:
-        self._append(self.recorder.unreached, event)
+        self._append(self.recorder.unreached(self.ready, event))
 
-    def _append(self, entry_of: Callable[[Prepared, E], Entry], event: E) -> None:
-        self.context.ledger.append([entry_of(self.ready, event)])
+    def _append(self, entry: Entry) -> None:
+        self.context.ledger.append([entry])
 
 
 # Refusals of calls that were not approved, or could not be recorded.

@@ -19,9 +19,8 @@ from paddock.runtime.messages import (
     dialect_of,
     text_of,
 )
-from paddock.runtime.prepared import FREE, Bounds, Registry
+from paddock.runtime.prepared import FREE, Bounds, Tools
 from paddock.storage.locks import Late, call_after_fork
-from paddock.tools.spec import Tool, ToolSpec
 from paddock.values.calls import Cancel, Json, Refusal, ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -32,54 +31,6 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 T = TypeVar("T")
 
 OnText = Callable[[Literal["stdout", "stderr"], str], None]
-
-
-class Tools:
-    """The tools of a runtime, as `runtime.tools`: those of its agent and of the program."""
-
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-
-    def get(self, name: str) -> Tool[Any]:
-        return self._registry.get(name)
-
-    def list_all(self) -> list[Tool[Any]]:
-        return self._registry.list_all()
-
-    def for_provider(self, provider: str, *, native: bool = False) -> list[dict[str, Json]]:
-        """Return schemas for anthropic, openai, openai-responses or mcp. Raises: UsageError.
-
-        With `native`, for anthropic and openai-responses: the provider's own tool types in place
-        of Paddock's. `Runtime.answer` accepts calls of both.
-        """
-        return self._registry.for_provider(provider, native=native)
-
-    def has(self, name: str) -> bool:
-        return self._registry.has(name)
-
-    def add(
-        self,
-        function: Callable[..., Any],
-        *,
-        permission: str = "",
-        reads_only: bool = False,
-        name: str = "",
-    ) -> None:
-        """Add a function of the program as a tool; see `Runtime.tool`. Raises: ConfigError."""
-        from paddock.runtime.own_tools import function_tool  # noqa: PLC0415 - few programs have one
-
-        self._registry.add(
-            function_tool(function, name=name, permission=permission, reads_only=reads_only)
-        )
-
-    def register(self, spec: ToolSpec[Any], handler: Callable[[Any], Any]) -> None:
-        """Add a tool by a spec; `handler` takes its bound arguments. See `add` for the usual way.
-
-        It is judged as `tool:client:<name>`. Raises: ConfigError if the name is taken or invalid.
-        """
-        from paddock.runtime.own_tools import registered_tool  # noqa: PLC0415 - as above
-
-        self._registry.add(registered_tool(spec, handler))
 
 
 class Notices:
@@ -136,7 +87,7 @@ class Runtime:
     def __init__(
         self,
         dispatcher: Dispatcher,
-        registry: Registry,
+        tools: Tools,
         new_id: Callable[[], str],
         close: Callable[[], None],
         notices: Notices | None = None,
@@ -145,7 +96,7 @@ class Runtime:
         undo: Callable[[str], ToolResult] | None = None,
     ) -> None:
         """`end` stops, by calls, the processes that would outlive this runtime."""
-        self.tools = Tools(registry)
+        self.tools = tools
         self._notices = notices or Notices(())
         self.servers = servers
         """Opens the gateway to third-party MCP servers; it starts none."""

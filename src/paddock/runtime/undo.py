@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -412,18 +412,18 @@ def _described(change: Change) -> str:
     return f"{change.kind} {path}{what}" + (f" to {show_name(change.to)}" if change.to else "")
 
 
-_UNDO_SPEC: Final = ToolSpec(
-    name="undo",
-    title="Undo a call",
-    description="Bring back what a call replaced. For people, not for models.",
-    toolset="operator",
-    arguments=UndoArguments,
-    effects=Effects(reads_only=False, is_destructive=True),
-)
+def undo_tool(call: PastCall, history: History, journal: Journal) -> Tool[Any]:
+    said = "Bring back what a call replaced."
+    spec = _operator_spec("undo", "Undo a call", said, UndoArguments)
+    return Tool(spec, Undo(call, history, journal))
 
 
-def undo_tool(call: PastCall, history: History, journal: Journal) -> Tool[UndoArguments]:
-    return Tool(_UNDO_SPEC, Undo(call, history, journal))
+def _operator_spec(
+    name: str, title: str, said: str, arguments: type[ArgumentType]
+) -> ToolSpec[Any]:
+    effects = Effects(reads_only=False, is_destructive=True)
+    said = f"{said} For people, not for models."
+    return ToolSpec(name, title, said, "operator", arguments, effects)
 
 
 # The commit of a command's kept changes. Nothing runs again: exactly what was shown is
@@ -540,17 +540,7 @@ def _action(change: StagedChange) -> Action:
     return Action("file", operation, change.path.relative)
 
 
-_COMMIT_SPEC: Final = ToolSpec(
-    name="commit_parked",
-    title="Commit kept changes",
-    description="Commit what a command left, after it was approved. For people, not for models.",
-    toolset="operator",
-    arguments=CommitArguments,
-    effects=Effects(reads_only=False, is_destructive=True),
-)
-
-
-def commit_tool(
-    parked: ParkedSet, history: History, journal: Journal, git: Git
-) -> Tool[CommitArguments]:
-    return Tool(_COMMIT_SPEC, CommitParked(parked, history, journal, git))
+def commit_tool(parked: ParkedSet, history: History, journal: Journal, git: Git) -> Tool[Any]:
+    said = "Commit what a command left, after it was approved."
+    spec = _operator_spec("commit_parked", "Commit kept changes", said, CommitArguments)
+    return Tool(spec, CommitParked(parked, history, journal, git))

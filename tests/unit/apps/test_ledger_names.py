@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from paddock.assembly.audit import Audit, audit_ledger
-from paddock.assembly.ledgers import open_plane_ledger
+from paddock.assembly.ledgers import PlaneLedger
 from paddock.ledger.read import find_genesis
 from paddock.plane.environment import Environment, read_environment
 from paddock.plane.layout import PlaneLayout, path_id
@@ -28,7 +28,7 @@ def layout_in(directory: Path) -> PlaneLayout:
 
 
 def append(layout: PlaneLayout, environment: Environment) -> None:
-    with closing(open_plane_ledger(layout, environment, "governance")) as ledger:
+    with closing(PlaneLedger(layout, environment, "governance").open()) as ledger:
         ledger.append([Entry("TEST", reason="for a test")])
 
 
@@ -79,7 +79,7 @@ def test_any_other_name_is_written_so_that_a_key_can_have_it(name, shown, tmp_pa
     append(layout, environment)  # with the key and the name that are there by now
 
     assert origin_of(layout) == f"paddock/{shown}-{path_id(layout.root)}/governance"
-    report = audit_ledger(layout, environment, "governance", Audit(full=True))
+    report = audit_ledger(PlaneLedger(layout, environment, "governance"), Audit(full=True))
     assert (report.problems, report.entries) == ((), 3)
 
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Struct
 
 from paddock.ledger.query import Filter, query
-from paddock.runtime.approvals import ApprovalRequest, shown_digest
+from paddock.runtime.approvals import shown_digest
 from paddock.runtime.inbox import Answers, Parked
 from tests.support.indexes import hide_all, index_all
 from tests.unit.apps.conftest import User
@@ -177,10 +177,23 @@ def test_without_such_a_change_the_next_grant_counts(used):
 
 
 KEPT_REQUEST = Parked(
-    "APR-0123456789abcdef",
-    ApprovalRequest("sha256:a", "create_file", {}, ("x",), "main", "why", "rule"),
-    1,
-    2,
+    id="APR-0123456789abcdef",
+    agent="main",
+    tool="create_file",
+    actions=("x",),
+    reason="why",
+    rule="rule",
+    digest="sha256:a",
+    policy_digest="",
+    target_digest="",
+    call_id="",
+    session_id="",
+    parked_at=1,
+    expires_at=2,
+    answered_by="",
+    note="",
+    arguments={},
+    diff="",
 )
 KEPT_ENTRY = {"request": KEPT_REQUEST.id, "answer": "kept", "digest": "sha256:a"}
 

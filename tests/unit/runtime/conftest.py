@@ -11,7 +11,7 @@ from paddock.errors import PaddockError
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.runtime.approvals import Approval, ApprovalRequest, Approver, NoApprover
 from paddock.runtime.dispatch import Context, Dispatcher
-from paddock.runtime.prepared import Caller, PolicyJudge, Registry
+from paddock.runtime.prepared import Caller, PolicyJudge, Tools
 from paddock.testing.memory_ledger import MemoryLedger
 from paddock.tools.spec import Ports, Tool
 from paddock.tools.toolsets import all_tools
@@ -72,7 +72,7 @@ class Door(Struct, dict=True):
     ) -> Dispatcher:
         judge = PolicyJudge(load_policy(PolicySource("paddock.toml", policy.encode())), chain)
         context = Context(
-            registry=Registry([*all_tools(), *more]),
+            tools=Tools([*all_tools(), *more]),
             judge=judge,
             ports=Ports(self.workspace, judge),
             ledger=self.ledger,

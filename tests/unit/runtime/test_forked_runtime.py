@@ -31,7 +31,7 @@ def test_a_child_calls_and_closes_and_the_parents_call_goes_on(door):
 
     dispatcher = door.dispatcher(policy=OPEN)
     runtime = Runtime(
-        dispatcher, dispatcher._context.registry, lambda: "C", lambda: closed.append(os.getpid())
+        dispatcher, dispatcher._context.tools, lambda: "C", lambda: closed.append(os.getpid())
     )
     runtime.tools.register(
         ToolSpec("wait", "Wait", "d", "client", Nothing, Effects(reads_only=False)), wait
@@ -69,7 +69,7 @@ def test_a_child_that_is_forked_in_a_call_closes_when_that_call_ends(door):
 
     dispatcher = door.dispatcher(policy=OPEN)
     runtime = Runtime(
-        dispatcher, dispatcher._context.registry, lambda: "C", lambda: closed.append("closed")
+        dispatcher, dispatcher._context.tools, lambda: "C", lambda: closed.append("closed")
     )
     runtime.tools.register(
         ToolSpec("fork", "Fork", "d", "client", Nothing, Effects(reads_only=False)), fork

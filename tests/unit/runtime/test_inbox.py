@@ -200,7 +200,7 @@ def test_what_policy_warned_of_is_kept_and_a_request_from_before_has_none(place)
     members = json.loads(file.read_bytes())
     assert members.pop("warnings") == ["it matters"]
     file.write_text(json.dumps(members))
-    assert place.inbox.list_all() == [replace(kept, request=request())]
+    assert place.inbox.list_all() == [replace(kept, warnings=())]
 
 
 @pytest.mark.parametrize("kind", ["link", "directory", "fifo"])

@@ -317,7 +317,7 @@ def test_the_calls_of_a_message_are_answered_in_order(door):
     from paddock.runtime.runtime import Runtime
 
     dispatcher = door.dispatcher()
-    runtime = Runtime(dispatcher, dispatcher._context.registry, lambda: "C", lambda: None)
+    runtime = Runtime(dispatcher, dispatcher._context.tools, lambda: "C", lambda: None)
     (door.root / "a.txt").write_text("alpha")
     message = {
         "content": [
@@ -342,7 +342,7 @@ def test_calls_of_a_cut_message_are_answered_and_recorded_and_do_not_run(door, r
     from paddock.runtime.runtime import Runtime
 
     dispatcher = door.dispatcher()
-    runtime = Runtime(dispatcher, dispatcher._context.registry, lambda: "C", lambda: None)
+    runtime = Runtime(dispatcher, dispatcher._context.tools, lambda: "C", lambda: None)
     arguments = {"path": "new.txt", "content": "the first half of"}
     message = {
         "content": [{"type": "tool_use", "id": "t1", "name": "create_file", "input": arguments}],

@@ -24,6 +24,7 @@ from paddock.apps.admin.show import (
     spoken,
 )
 from paddock.assembly.audit import audit_ledger
+from paddock.assembly.ledgers import ledger_of
 from paddock.assembly.project import report_of
 from paddock.assembly.sessions import require_session, sessions_of
 from paddock.errors import UnknownToolError, UsageError
@@ -174,12 +175,12 @@ def _entry_row(stored: StoredEntry) -> Row:
 
 
 def _verify_ledgers(context: AdminContext) -> None:
-    layout, environment = context.project.layout, context.project.environment
+    layout = context.project.layout
     rows: list[Row] = []
     for name in LEDGERS:
         if not layout.ledger_paths()[name].exists():
             continue
-        report = audit_ledger(layout, environment, name)
+        report = audit_ledger(ledger_of(context.project, name))
         state = TextSpan("DAMAGED", TextLook.BAD)
         if report.is_whole:
             state = TextSpan("whole", TextLook.GOOD)

@@ -72,12 +72,8 @@ def _result(result: ToolResult) -> Reply:
 
 def _always(project: Project, options: Options, console: Console) -> Reply:
     parked = open_inbox(project).find(options.id)
-    # A rule comes from the policy in force: also for an outdated request, if policy still asks.
-    # Not if changes wait: an outdated request's changes can no longer be committed.
     outdated = inbox_answers.find_outdated(project, parked)
-    if outdated is not None and (outdated.bars_rule or parked.changes is not None):
-        raise inbox_answers.expired_by(parked, outdated)
-    review = inbox_answers.review_always(project, parked)
+    review = inbox_answers.review_always(project, parked, outdated)
     # The user sees the whole call and the whole rule before the question, with --json too.
     say = console.warn if options.json else console.say
     for row in _describe(parked, outdated):

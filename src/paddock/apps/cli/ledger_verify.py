@@ -9,7 +9,7 @@ from paddock.apps.cli.ledger_query import read_note, require_ledger
 from paddock.apps.command import Options, Reply, fields, find_site, write_new_file
 from paddock.apps.console import EXIT_INTEGRITY, EXIT_NO, Console
 from paddock.assembly import audit
-from paddock.assembly.ledgers import open_plane_ledger
+from paddock.assembly.ledgers import ledger_of
 from paddock.assembly.project import PlaneSite
 from paddock.errors import ConfigError, HostError, LedgerDamagedError, PaddockError, UsageError
 from paddock.ledger import tree
@@ -26,7 +26,7 @@ from paddock.values.calls import Json
 def run_verify(options: Options, console: Console) -> int:
     site = find_site(options, console)
     paths = site.layout.ledger_paths()
-    known = audit.ledgers_known(site.layout, site.environment, NAMES)
+    known = audit.ledgers_known(site, NAMES)
     names = [LedgerName(options.ledger)] if options.ledger else known
     # Threat: a ledger whose file was removed has no line left that could fail.
     gone = [name for name in names if name in known and not paths[name].exists()]
@@ -125,7 +125,7 @@ def _audited(
     origin = _origin(site, name)
     mine = [each.held for each in given if each not in unplaced and each.origin == origin]
     asked = audit.Audit(mine, full=full, parsed=full)
-    return audit.audit_ledger(site.layout, site.environment, name, asked)
+    return audit.audit_ledger(ledger_of(site, name), asked)
 
 
 def _wrong_index(path: Path) -> list[PaddockError]:
@@ -153,7 +153,7 @@ _ACCEPT: Final = "continue from these entries? checkpoints signed before no long
 def run_checkpoint(options: Options, console: Console) -> int:
     site, name = audit.site_to_write(find_site(options, console)), LedgerName(options.ledger)
     require_ledger(site, name)
-    with closing(open_plane_ledger(site.layout, site.environment, name)) as ledger:
+    with closing(ledger_of(site, name).open()) as ledger:
         signed = ledger.seal()
     if options.out is not None:
         write_new_file(Path(console.directory / options.out), [signed.note.encode()])
@@ -218,29 +218,29 @@ def _entries_of(path: str, name: LedgerName, call_id: str, console: Console) -> 
 
 def run_accept_rollback(options: Options, console: Console) -> Reply:
     site = audit.site_to_write(find_site(options, console))
-    layout, environment = site.layout, site.environment
     names = (LedgerName(options.ledger),) if options.ledger else audit.ORDER
-    gone = audit.find_rolled_back(layout, environment, names)
+    gone = audit.find_rolled_back(site.layout, site.environment, names)
     for each in gone:
         for problem in each.problems:
             (console.warn if options.json else console.say)(f"{each.name}: {problem.detail}")
     ledgers: list[Json] = [each.name for each in gone]
     if gone and not options.yes and not console.agrees(_ACCEPT):
         return Reply({"status": "error", "ledgers": ledgers}, "not accepted", EXIT_NO)
+    by = "--yes" if options.yes else "person"
     for each in gone:
-        audit.accept_rollback(layout, environment, each, "--yes" if options.yes else "person")
+        audit.accept_rollback(ledger_of(site, each.name), each, by)
     said = "accepted and recorded" if gone else "no ledger is rolled back"
     return Reply({"status": "ok", "ledgers": ledgers}, said)
 
 
 def run_set_aside(options: Options, console: Console) -> Reply:
     site, name = audit.site_to_write(find_site(options, console)), LedgerName(options.ledger)
-    for each in audit.find_damage(site.layout, site.environment, name):
+    for each in audit.find_damage(ledger_of(site, name)):
         (console.warn if options.json else console.say)(f"{name}: {each}")
     if not options.yes and not console.agrees(_SET_ASIDE):
         return Reply({"status": "error", "ledger": name, "kept": None}, "not set aside", EXIT_NO)
     by = "--yes" if options.yes else "person"
-    kept = str(audit.set_aside(site.layout, site.environment, name, by))
+    kept = str(audit.set_aside(ledger_of(site, name), by))
     said = f"{name} is kept in {kept}; a new ledger continues it, and records that"
     return Reply({"status": "ok", "ledger": name, "kept": kept}, said)
 
@@ -251,7 +251,7 @@ def _newest(site: PlaneSite, name: LedgerName, path: str, needed: int) -> notes.
         return found
     site = audit.site_to_write(site)
     try:
-        with closing(open_plane_ledger(site.layout, site.environment, name)) as ledger:
+        with closing(ledger_of(site, name).open()) as ledger:
             return ledger.seal()
     except (ConfigError, HostError):
         # Without the key, an older checkpoint still proves the entries it covers.

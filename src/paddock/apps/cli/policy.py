@@ -15,6 +15,7 @@ from paddock.apps.command import (
     Reply,
     fields,
     find_project,
+    find_site,
     opt,
     seconds_of,
     where,
@@ -233,7 +234,7 @@ def _diff(options: Options, console: Console) -> Reply:
                 f"note: {own.path.name} is not trusted ({own.reason}); "
                 "it is compared as if it were: paddock trust"
             )
-    ledger = questions.find_ledger_paths(*where(options, console))[LedgerName.HO1M]
+    ledger = find_site(options, console).layout.ledger_paths()[LedgerName.HO1M]
     find_agents = partial(questions.find_agents, *where(options, console))
     report = questions.compare(old, new, find_agents, ledger)
     value = {"old": old.name, "new": new.name, **report.as_json()}
@@ -251,7 +252,7 @@ def _explain_call(options: Options, console: Console) -> Reply:
     path = _ledger_file(options, console)
     governance = None
     if not _is_file(options):
-        paths = questions.find_ledger_paths(*where(options, console))
+        paths = find_site(options, console).layout.ledger_paths()
         governance = paths[LedgerName.GOVERNANCE]
     calls, bad = questions.recorded_calls(path, call_id, governance)
     if bad:
@@ -280,7 +281,7 @@ def _ledger_file(options: Options, console: Console) -> Path:
         if not path.exists():
             raise UsageError(f"ledger {quote(given)} not found", where="--ledger")
         return path
-    paths = questions.find_ledger_paths(*where(options, console))
+    paths = find_site(options, console).layout.ledger_paths()
     if given not in paths:
         raise UsageError(
             f"no ledger named {quote(given)}",

@@ -19,8 +19,8 @@ from paddock.apps.hook.tickets import CommandAsked, Tickets
 from paddock.assembly.ledgers import (
     HOOK_EVENT_PACE,
     HOOK_PACE,
+    PlaneLedger,
     open_ledger,
-    open_plane_ledger,
 )
 from paddock.ledger.append import Ledger
 from paddock.plane.clients import note_client
@@ -206,7 +206,7 @@ def record_refusal(
     record = decision_record(event, _refused(reason, code), "deny", [], who)
     for name in _UNASKED:
         del record.metadata[name]
-    with closing(open_plane_ledger(layout, environment, LedgerName.HO1M, HOOK_PACE)) as ledger:
+    with closing(PlaneLedger(layout, environment, LedgerName.HO1M).open(HOOK_PACE)) as ledger:
         ledger.append([entry_of(record)])
 
 

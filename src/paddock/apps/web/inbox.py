@@ -71,9 +71,7 @@ def allow_always(
     project = plane.opened()
     parked = _require_waiting(open_inbox(project), id_, digest)
     outdated = inbox_answers.find_outdated(project, parked)
-    if outdated is not None and (outdated.bars_rule or parked.changes is not None):
-        raise inbox_answers.expired_by(parked, outdated)
-    review = inbox_answers.review_always(project, parked)
+    review = inbox_answers.review_always(project, parked, outdated)
     content, shown = review.always.content, digest_of(review.always.content)
     if not confirm:
         replay = replayed(project, Candidate(review.file.name, content, project.files))

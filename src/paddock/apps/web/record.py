@@ -30,7 +30,7 @@ from paddock.apps.web.view import (
 )
 from paddock.assembly.audit import audit_ledger, ledger_page, report_json, report_rows
 from paddock.assembly.history import named_contents, read_output
-from paddock.assembly.ledgers import open_plane_ledger
+from paddock.assembly.ledgers import ledger_of
 from paddock.assembly.project import Project
 from paddock.assembly.project_open import policy_notices
 from paddock.assembly.questions import decided_now, recorded_calls
@@ -270,14 +270,14 @@ def _ledger_json(name: LedgerName, path: Path) -> dict[str, Json]:
 
 def verify(plane: ServedPlane, *, ledger: LedgerName) -> dict[str, Json]:
     plane.require_ledger(ledger)
-    report = audit_ledger(plane.site.layout, plane.site.environment, ledger)
+    report = audit_ledger(ledger_of(plane.site, ledger))
     text: list[Json] = [*report_rows(ledger, report)]
     return {**report_json(report), "text": text, "is_sound": report.is_whole}
 
 
 def checkpoint(plane: ServedPlane, *, ledger: LedgerName) -> dict[str, Json]:
     plane.require_ledger(ledger)
-    with closing(open_plane_ledger(plane.site.layout, plane.site.environment, ledger)) as opened:
+    with closing(ledger_of(plane.site, ledger).open()) as opened:
         signed = opened.seal()
     return {"status": "ok", "size": signed.checkpoint.size, "note": signed.note}
 

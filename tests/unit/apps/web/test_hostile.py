@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from paddock.assembly.ledgers import open_plane_ledger
+from paddock.assembly.ledgers import PlaneLedger
 from paddock.assembly.project import find_site
 from paddock.plane.environment import read_environment
 from paddock.plane.layout import LedgerName
@@ -43,7 +43,7 @@ def console(tmp_path_factory, entries):
     site = find_site(place.project, read_environment(place.variables), None)
     with serving(place) as server:
         at = (site.layout, site.environment, LedgerName.HO1M)
-        with closing(open_plane_ledger(*at)) as ledger:
+        with closing(PlaneLedger(*at).open()) as ledger:
             for begin in range(0, len(entries), 500):
                 ledger.append(entries[begin : begin + 500])
         yield server

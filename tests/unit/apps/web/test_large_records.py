@@ -11,7 +11,7 @@ import pytest
 from paddock import limits
 from paddock.apps.web import changes, inbox, policy, record
 from paddock.apps.web.view import ServedPlane
-from paddock.assembly.ledgers import open_plane_ledger
+from paddock.assembly.ledgers import PlaneLedger
 from paddock.assembly.project import find_site
 from paddock.plane.environment import read_environment
 from paddock.plane.layout import LedgerName
@@ -43,7 +43,7 @@ def _plane(base: Path, sessions: int) -> ServedPlane:
     make_call(place, "create_file", path="asked/guide.md", content="# Guide\n")
     site = find_site(place.project, read_environment(place.variables), None)
     for name, made in ((LedgerName.HO2M, _talk), (LedgerName.HO1M, _calls)):
-        with closing(open_plane_ledger(site.layout, site.environment, name)) as ledger:
+        with closing(PlaneLedger(site.layout, site.environment, name).open()) as ledger:
             entries = (entry for at in range(sessions) for entry in made(f"SES-{at:016x}"))
             while batch := [*islice(entries, limits.ledger_batch_entries_max)]:
                 ledger.append(batch)

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from paddock.assembly.ledgers import open_plane_ledger
+from paddock.assembly.ledgers import PlaneLedger
 from paddock.assembly.project import find_site
 from paddock.plane.environment import read_environment
 from paddock.plane.layout import LedgerName
@@ -113,7 +113,7 @@ def test_a_search_waits_for_no_index_which_is_made_before_anybody_asks(tmp_path)
     site = find_site(place.project, read_environment(place.variables), None)
     padding = {"padding": "x" * 8_000}
     entries = [Entry("PADDED", agent="somebody", metadata=padding) for _ in range(100)]
-    with closing(open_plane_ledger(site.layout, site.environment, LedgerName.HO1M)) as ledger:
+    with closing(PlaneLedger(site.layout, site.environment, LedgerName.HO1M).open()) as ledger:
         ledger.append(entries)
     index = ledger_of(place, "ho1m").with_suffix(".d") / "index.sqlite"
     with serving(place) as server:
