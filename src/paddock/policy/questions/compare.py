@@ -545,7 +545,7 @@ def _tries(
 
     pairs = [pair(f"profile {name}", (Agent(nobody, name),)) for name in profiles]
     bound = [pair(f"agent {name}", chain_of(name)) for name in found.bound]
-    ends = Item("", "", ENDS, Place("", 0), EVERYTHING)
+    ends = Item("", ENDS, Place("", 0), EVERYTHING)
     # One more than is tried shows that not all were.
     made = find_calls(changed, found.common, TRIES_MAX + 1)
     of_bound = find_calls((ends, *changed), found.common, TRIES_MAX + 1) if bound else ()
