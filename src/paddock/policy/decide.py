@@ -76,12 +76,9 @@ def decide(
     adds all its writes as actions. The answer is a denial without actions or an agent, for a chain
     longer than `agent_chain_max`, for an unknown head and for an unresolved path.
     """
-    judge = judge_for(policy, chain)
-    if len(actions) == 1:
-        return judge.decide(actions[0], writer)
     if not actions:
         return _refusal(policy, "", "the call names no action")
-    return _combined(judge.decide_each(actions, writer))
+    return _combined(judge_for(policy, chain).decide_each(actions, writer))
 
 
 _SAID: Final = "a command that was allowed to start may continue"

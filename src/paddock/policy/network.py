@@ -37,7 +37,7 @@ from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy
 from paddock.policy.positions import PatternError, Table, quote_toml
 from paddock.policy.profiles import CompiledProfile, Finding, Verdict, strictness
-from paddock.policy.rules import ANY, Rule, compile_rule, parse_pattern
+from paddock.policy.rules import ANY, Rule, compile_rule
 from paddock.values.calls import Json
 from paddock.values.decisions import Action, AgentChain, Outcome, RuleMatch
 
@@ -347,8 +347,7 @@ def describe_width(rule: Rule) -> str:
     return "allows ssh, which can carry anything and has no requests to judge" if is_ssh else ""
 
 
-def sample_actions(texts: Sequence[str]) -> Iterator[Action]:
-    patterns = [net for text in texts if (net := parse_pattern(text).net) is not None]
+def sample_actions(patterns: Sequence[NetPattern]) -> Iterator[Action]:
     hosts: list[Host] = ["example.org"]
     for net in patterns:
         suffixed = "" if net.suffix is None else f"a.example{net.suffix}"

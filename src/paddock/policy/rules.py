@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache, partial, reduce
 from typing import TYPE_CHECKING, Final, Literal, cast, get_args
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from paddock.errors import UsageError
 from paddock.pattern import lazy_pattern
@@ -236,8 +236,6 @@ def is_normal_path(path: str) -> bool:
         return True
     if not path or path.startswith("/") or path.endswith("/") or "\0" in path or "//" in path:
         return False
-    if "./" not in path and not path.endswith(("/.", "/..")) and path != "..":
-        return True
     return not any(part in (".", "..") for part in path.split("/"))
 
 
@@ -403,23 +401,14 @@ class Profile(Struct, frozen=True):
         )
 
 
-def compile_rule(
-    text: str,
-    outcome: Outcome,
-    source: str,
-    place: Place = BUILT_IN_PLACE,
-    reason: str = "",
-    network: Network | None = None,
-    match: tuple[Text, ...] = (),
-    not_match: tuple[Text, ...] = (),
-) -> Rule:
+def compile_rule(text: str, outcome: Outcome, source: str, place: Place = BUILT_IN_PLACE) -> Rule:
     pattern = parse_pattern(text)
     check_confined(pattern.head, outcome)
     if pattern.head.category == "net" and outcome is not Outcome.DENY:
         from paddock.policy.network import check_opening  # noqa: PLC0415 - late on purpose
 
         check_opening(text, pattern.net)
-    rule = Rule(pattern, outcome, source, place, reason, network, match, not_match)
+    rule = Rule(pattern, outcome, source, place)
     # Raise now for a pattern that no command can match, not at the first command.
     _ = rule.command
     return rule
@@ -469,12 +458,7 @@ def _command_of(pattern: ActionPattern, outcome: Outcome) -> "CommandPattern | N
     # Only a policy that has such a rule loads the command parser.
     from paddock.policy.commands import compile_command_pattern  # noqa: PLC0415 - late on purpose
 
-    try:
-        command = compile_command_pattern(pattern.target)
-    except PatternError:
-        raise
-    except ValueError as error:
-        raise PatternError(str(error)) from error
+    command = compile_command_pattern(pattern.target)
     bar = command.find_bar() if outcome is Outcome.ALLOW else ""
     if bar:
         hint = "let it ask, or remove it: only an allow of any command can cover it"
@@ -482,9 +466,7 @@ def _command_of(pattern: ActionPattern, outcome: Outcome) -> "CommandPattern | N
     return command
 
 
-class _LongRule(Struct, frozen=True):
-    action: NonEmpty = ""
-    outcome: OutcomeWord | None = None
+class _Terms(Struct, frozen=True):
     reason: NonEmpty = ""
     network: Network | None = None
     match: tuple[Text, ...] = ()
@@ -495,28 +477,27 @@ class _LongRule(Struct, frozen=True):
 
 def _long_rule(table: Table, source: str) -> Rule | None:
     has_when = any([table.has("when"), table.has("only")])
-    given = table.fill(_LongRule(), {"match": Table.texts, "not_match": Table.texts})
+    action: str = table.read("action", NonEmpty, "")
+    word: OutcomeWord | None = table.read("outcome", OutcomeWord)
+    terms = table.fill(_Terms(), {"match": Table.texts, "not_match": Table.texts})
     for name in ("action", "outcome"):
         if not table.has(name):
             table.problem(name, f"a rule in {source} has no {name}", f"add {name} = …")
-    if not given.action or given.outcome is None:
+    if not action or word is None:
         return None
-    action, network = given.action, given.network
-    place, outcome = table.place("action"), Outcome.parse(given.outcome)
-    examples = given.match, given.not_match
+    place, outcome = table.place("action"), Outcome.parse(word)
     try:
-        rule = compile_rule(action, outcome, source, place, given.reason, network, *examples)
+        rule = replace(compile_rule(action, outcome, source, place), **asdict(terms))
     except PatternError as problem:
         table.report.add_at(place, problem)
         return None
     is_shell = rule.pattern.head.category == "shell"
-    if network is not None and (not is_shell or outcome is Outcome.DENY):
+    if rule.network is not None and (not is_shell or outcome is Outcome.DENY):
         table.problem(
             "network",
             f"network is set in a rule for {quote_toml(action)} that runs no command",
             "only a rule that allows or asks for tool:shell:run sets the network",
         )
-    rule = replace(rule, addresses=given.addresses, commands=given.commands)
     if table.has("addresses") or table.has("commands"):
         from paddock.policy.network import check_extras  # noqa: PLC0415 - late on purpose
 

@@ -499,7 +499,7 @@ def _plain_path(path: str) -> str:
 
 
 def compile_command_pattern(text: str) -> CommandPattern:
-    """Compile a pattern; PatternError, a ValueError, if it can match nothing."""
+    """Compile a pattern; PatternError if it can match nothing."""
     if not text.strip(" "):
         raise PatternError("an empty command pattern matches nothing", 'for any command, write "*"')
     hidden = next((char for char in text if not char.isprintable()), "")

@@ -117,6 +117,7 @@ OPTIONS_MAX: Final = 64
 class SeenCommand(Struct):
     readings: list[Reading] = []
     starts: list[int] = []
+    documents: tuple[str, ...] = ()
     scripts: list[str] = []
     texts: list[str] = []
     """Scripts whose commands are readings of this one: no allow has to name them."""
@@ -128,38 +129,23 @@ class SeenCommand(Struct):
     may_be_any: bool = False
     hiding: dict[str, None] = {}
     is_open: bool = False
-
-
-def see_through(words: tuple[Word, ...], documents: Iterable[str]) -> SeenCommand:
-    seen = SeenCommand()
-    bases = [words]
-    if any(word.alternatives for word in words):
-        bases.append(tuple(one for word in words for one in word.alternatives or (word,)))
-    for base in bases:
-        whole = (0, len(base), True)
-        _Unwrapper(seen, base, tuple(documents), base is words, [whole]).run()
-    return seen
-
-
-class _Unwrapper(Struct):
-    seen: SeenCommand
-    words: tuple[Word, ...]
-    documents: tuple[str, ...]
-    is_line: bool
-    queue: list[tuple[int, int, bool]]
+    words: tuple[Word, ...] = ()
+    queue: list[tuple[int, int, bool]] = []
     known: dict[str, list[int]] = {}
     done: set[tuple[str, int, int]] = set()
 
-    def run(self) -> None:
+    def read(self, words: tuple[Word, ...], *, is_line: bool) -> None:
+        self.words, self.known, self.done = words, {}, set()
+        self.queue = [(0, len(words), True)]
         visited: set[tuple[int, int]] = set()
         while self.queue:
             at, end, sure = self.queue.pop()
             if at >= end or (at, end) in visited:
                 continue
             visited.add((at, end))
-            self.seen.readings.append(Reading(self.words, at, end))
-            if self.is_line and sure:
-                self.seen.starts.append(at)
+            self.readings.append(Reading(words, at, end))
+            if is_line and sure:
+                self.starts.append(at)
             self.look(at, end, sure=sure)
 
     def look(self, at: int, end: int, *, sure: bool) -> None:
@@ -167,17 +153,17 @@ class _Unwrapper(Struct):
         name = program_name(word.text)
         if bare := word.source.startswith(("=", "!")) and word.text.lstrip("=!"):
             # zsh expands `=git` to the path of git, and a command begins after its operator `&!`.
-            self.seen.readings.append(Reading(self.words, at + 1, end, (Word(bare, bare),)))
+            self.readings.append(Reading(self.words, at + 1, end, (Word(bare, bare),)))
         if word.unknown or word.glob or bare:
-            self.run_time("the program's name is only known at run time")
+            self.doubt("the program's name is only known at run time")
         if name.startswith("git-"):
             head = (Word("git", "git"), Word(name[4:], name[4:]))
-            self.seen.readings.append(Reading(self.words, at + 1, end, head))
+            self.readings.append(Reading(self.words, at + 1, end, head))
         if ASSIGNMENT.match(word.text) and at + 1 < end:
             # A command may follow an assignment that a wrapper passes on.
             self.queue.append((at + 1, end, False))
         if name in CHANGERS:
-            self.seen.changes[change_by(name)] = None
+            self.changes[change_by(name)] = None
         if name in WRAPPERS or LOADERS.fullmatch(name):
             self.wrapper(at, end, name, sure=sure)
         elif name in SHELLS:
@@ -193,14 +179,14 @@ class _Unwrapper(Struct):
         self.nested(at, end, name)
         self.started(at, end, name)
         if name in RUNNING_INPUT or (at == 0 and any(map(self.is_shell, range(1, end)))):
-            self.seen.texts += self.documents
+            self.texts += self.documents
         self.leading_options(at, end)
 
     def wrapper(self, at: int, end: int, name: str, *, sure: bool) -> None:
         row = WRAPPERS.get(name)
         start, is_known = find_start(self.words, at, end, row) if row else (at + 1, False)
         if not is_known:
-            self.seen.obstacles[f"which program {name} starts is not known"] = None
+            self.obstacles[f"which program {name} starts is not known"] = None
             self.queue.extend((index, end, False) for index in range(start, end))
             start = end
         elif start < end:
@@ -217,20 +203,20 @@ class _Unwrapper(Struct):
                 replaces = False
                 later = (replace(word, unknown="{}") for word in self.words[stop + 1 : end])
                 words = (self.words[stop], *later)
-                self.seen.readings.append(Reading(words, 0, len(words)))
-            self.run_time(f"{name} takes words from its input", may_be_any=replaces)
-            self.seen.is_open = True
+                self.readings.append(Reading(words, 0, len(words)))
+            self.doubt(f"{name} takes words from its input", may_be_any=replaces)
+            self.is_open = True
         if name in _MOVING:
             self.assigned(at, start)
             moving = self.places(f"to move by {name}", _MOVING[name].fullmatch)
             if _holds(moving, at + 1, start):
                 # Threat: its relative paths start in a directory that is not known.
-                self.run_time(f"{name} starts a program in another directory", may_be_any=False)
+                self.doubt(f"{name} starts a program in another directory", may_be_any=False)
         if start == end:
             # `sudo -s <<E`
-            self.seen.texts += self.documents
+            self.texts += self.documents
             # Threat: `echo git push | xargs env`.
-            self.seen.may_be_any |= self.seen.is_open and name not in ("xargs", "gxargs")
+            self.may_be_any |= self.is_open and name not in ("xargs", "gxargs")
 
     def shell(self, at: int, end: int) -> None:
         found = find_script(self.words, at, end)
@@ -241,11 +227,11 @@ class _Unwrapper(Struct):
         if word is not None and is_text:
             self.script(word.text)
             if word.unknown or "{}" in word.text:
-                self.run_time("a shell runs a text that is only known at run time")
+                self.doubt("a shell runs a text that is only known at run time")
         elif word is not None and word.text not in _STDIN:
-            self.seen.readings.append(Reading(self.words, place, end))
+            self.readings.append(Reading(self.words, place, end))
         else:
-            self.run_time("a shell runs its input")
+            self.doubt("a shell runs its input")
             for document in self.documents:
                 self.script(document)
 
@@ -255,8 +241,8 @@ class _Unwrapper(Struct):
         if (operands and operands[0] in _STDIN) or (
             not operands and not any(_ANSWERS.fullmatch(text) for text in rest)
         ):
-            self.run_time(f"{name} runs its input", may_be_any=False)
-            self.seen.input += (
+            self.doubt(f"{name} runs its input", may_be_any=False)
+            self.input += (
                 Reading(words, 0, len(words))
                 for document in self.documents
                 for words in rough_commands(document)
@@ -279,7 +265,7 @@ class _Unwrapper(Struct):
                 continue
             letter, value = cluster.groups()
             if letter == "m" and value:
-                self.run_time("python runs a module; write -m and its name as two words")
+                self.doubt("python runs a module; write -m and its name as two words")
             elif letter == "m":
                 self.queue.append((at, end, True))
             if letter in ("c", "m"):
@@ -290,7 +276,7 @@ class _Unwrapper(Struct):
         for start, stop in find_executed(self.words, at, end):
             self.queue.append((start, stop, True))
             if start < stop and "{}" in self.words[start].text:
-                self.run_time("find runs the files that it finds")
+                self.doubt("find runs the files that it finds")
 
     def git(self, at: int, end: int) -> None:
         words = [word.text for word in self.words[at:end]]
@@ -303,7 +289,7 @@ class _Unwrapper(Struct):
             elif "config" in words[sub : sub + 1]:
                 self.setting(before, word)
         if any(word.text.startswith("--config-env") for word in self.words[at:end]):
-            self.run_time("git takes configuration from the environment")
+            self.doubt("git takes configuration from the environment")
 
     def setting(self, key: str, value: str) -> None:
         if value.lstrip().startswith("!"):
@@ -311,14 +297,14 @@ class _Unwrapper(Struct):
         elif key.lower().startswith("alias."):
             self.script(f"git {value}")
         elif "." in key and not _NO_PROGRAM.match(key):
-            self.seen.texts.append(value)
+            self.texts.append(value)
 
     def builtin(self, at: int, end: int, name: str) -> None:
         if name in _SUBSCRIPTING and _evaluates(name, self.words[at:end]):
-            self.run_time(f"{name} evaluates a subscript")
+            self.doubt(f"{name} evaluates a subscript")
         match name:
             case "eval":
-                self.run_time("eval runs a text that is built at run time")
+                self.doubt("eval runs a text that is built at run time")
                 self.script(self.text(at + 1, end))
             case "source" | ".":
                 self.source(name, at + 1, end)
@@ -327,9 +313,9 @@ class _Unwrapper(Struct):
                     self.script(word.text if name == "trap" else word.text.partition("=")[2])
             case "hash" if _HASHED.search(self.text(at + 1, end)):
                 # Threat: `hash -p /usr/bin/git x; x push`, and zsh's `hash x=/usr/bin/git`.
-                self.run_time("hash changes which program a name runs")
+                self.doubt("hash changes which program a name runs")
             case "bind":
-                self.run_time("bind makes a key run a command")
+                self.doubt("bind makes a key run a command")
                 for word in self.words[at + 1 : end]:
                     self.script(word.text.partition(":")[2])
             case "export" | "declare" | "typeset" | "local" | "readonly":
@@ -344,10 +330,10 @@ class _Unwrapper(Struct):
         for index in range(at + 1, end):
             sub = self.words[index].text
             if sub in subs:
-                self.seen.obstacles[f"which program {name} {sub} starts is not known"] = None
+                self.obstacles[f"which program {name} {sub} starts is not known"] = None
                 self.queue.extend((place, end, False) for place in range(index + 1, end))
                 if name == "tmux":
-                    self.seen.texts += (word.text for word in self.words[index + 1 : end])
+                    self.texts += (word.text for word in self.words[index + 1 : end])
                 return
 
     def started(self, at: int, end: int, name: str) -> None:
@@ -362,13 +348,13 @@ class _Unwrapper(Struct):
                     continue
                 self.done.add((key, index, end))
                 if name == "env":
-                    self.run_time("env splits a text into words at run time")
+                    self.doubt("env splits a text into words at run time")
                 own = _given(self.words[index].text, key)
                 after = (word.text for word in self.words[index + 1 : end])
                 given = own or next((text for text in after if not text.startswith("-")), "")
                 if own or " " in given:
                     # A separate word may be the program alone: `-x sh -c '…'`.
-                    self.seen.texts += (given, f"{given} {self.text(index + 1, end)}")
+                    self.texts += (given, f"{given} {self.text(index + 1, end)}")
                 self.queue.extend((place, end, False) for place in range(index + 1, end))
 
     def leading_options(self, at: int, end: int) -> None:
@@ -376,7 +362,7 @@ class _Unwrapper(Struct):
         reach = {at + 1}
         stop = min(end, at + 1 + OPTIONS_MAX)
         if stop < end and all(word.text.startswith("-") for word in self.words[at + 1 : stop]):
-            self.run_time("the command has too many options to check")
+            self.doubt("the command has too many options to check")
         for index in range(at + 1, stop):
             if index not in reach:
                 if index - 1 not in reach:
@@ -391,22 +377,22 @@ class _Unwrapper(Struct):
                 reach |= set[int]() if alone else {index + 2}
             elif index > at + 1:
                 head = (self.words[at],)
-                self.seen.readings.append(Reading(self.words, index, end, head))
+                self.readings.append(Reading(self.words, index, end, head))
 
     def assigned(self, at: int, end: int) -> None:
         places = self.places("to assign", STARTING_ENVIRONMENT.match)
         if _holds(places, at + 1, end):
             naming = self.places("to name", _names_program)
-            self.run_time(ENVIRONMENT, may_be_any=_holds(naming, at + 1, end))
-            self.seen.hiding[ENVIRONMENT] = None
+            self.doubt(ENVIRONMENT, may_be_any=_holds(naming, at + 1, end))
+            self.hiding[ENVIRONMENT] = None
 
     def source(self, name: str, at: int, end: int) -> None:
         # A named file can run anything, as `bash FILE` can; the shell's input is part of this line.
         file = self.words[at] if at < end else None
         is_file = file is not None and file.is_literal and not _FED.fullmatch(file.text)
         why = f"{name} runs a file in this shell"
-        self.run_time(why, may_be_any=not is_file)
-        self.seen.hiding[why] = None
+        self.doubt(why, may_be_any=not is_file)
+        self.hiding[why] = None
         self.queue.append((at, end, False))
 
     def is_shell(self, index: int) -> bool:
@@ -426,14 +412,23 @@ class _Unwrapper(Struct):
 
     def script(self, text: str) -> None:
         if text.strip():
-            self.seen.scripts.append(text)
+            self.scripts.append(text)
 
-    def run_time(self, sentence: str, *, may_be_any: bool = True) -> None:
-        self.seen.run_time[sentence] = None
-        self.seen.may_be_any |= may_be_any
+    def doubt(self, sentence: str, *, may_be_any: bool = True) -> None:
+        self.run_time[sentence] = None
+        self.may_be_any |= may_be_any
 
     def text(self, start: int, end: int) -> str:
         return " ".join(word.text for word in self.words[start:end])
+
+
+def see_through(words: tuple[Word, ...], documents: Iterable[str]) -> SeenCommand:
+    seen = SeenCommand(documents=tuple(documents))
+    seen.read(words, is_line=True)
+    if any(word.alternatives for word in words):
+        expanded = (one for word in words for one in word.alternatives or (word,))
+        seen.read(tuple(expanded), is_line=False)
+    return seen
 
 
 def _names_program(text: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from paddock.pattern import lazy_pattern
-from paddock.policy.commands.programs import WRAPPERS, is_plain_sed, listed
+from paddock.policy.commands.programs import GIT_BEFORE_VALUED, WRAPPERS, is_plain_sed, listed
 from paddock.policy.commands.words import Reading, Sift, Touch, program_name
 
 _UNNAMED: Final = "an option makes names of files that are not in the line"
@@ -448,9 +448,6 @@ _GIT_READING: Final = frozenset(
     "name-rev rev-list rev-parse shortlog show show-ref status var version whatchanged".split()
 )
 """Subcommands that change nothing in the repository, only files that an option names."""
-_GIT_VALUED: Final = frozenset(
-    "-c --namespace --exec-path --config-env --attr-source --git-dir --work-tree".split()
-)
 _ALL_BUT_GIT: Final = ("*", ".[!g]*", ".g[!i]*", ".gi[!t]*", ".git?*")
 """Patterns for all entries of a directory but `.git`, which `git clean` keeps."""
 _UP: Final = lazy_pattern(r"(?:\.{0,2}/)*\.{0,2}")
@@ -474,7 +471,7 @@ def _git(words: Sequence[str]) -> Touch:
             directory = _joined(directory, word[2:] or (left.pop(0) if left else ""))
             places.append(directory)
             continue
-        value = left.pop(0) if word in _GIT_VALUED and left else word.partition("=")[2]
+        value = left.pop(0) if word in GIT_BEFORE_VALUED and left else word.partition("=")[2]
         if word.startswith(("--git-dir", "--work-tree")):
             places.append(value)
     keys = [" ".join(("git", *left[:size])) for size in (2, 1) if left]

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from msgspec import Struct, field
 from msgspec.structs import asdict
 
-from paddock.policy.decide import ChainJudge, decide, judge_for, writer_of
+from paddock.policy.decide import ChainJudge, judge_for, writer_of
 from paddock.policy.engine import Policy
 from paddock.policy.positions import BUILT_IN, Place
 from paddock.policy.questions.differences import (
@@ -224,11 +224,8 @@ def _decide_past(past: PastDecision | Lost, policies: Policies) -> Decision | Lo
 
 
 def decide_again(policy: Policy, past: PastDecision) -> Decision:
-    if past.door is RecordedDoor.TOOL:
-        decision = decide(policy, past.chain, past.actions, writer_of(past.actions))
-    else:
-        each_of = decide_each(policy, past)
-        decision = max(each_of, key=lambda each: (each.outcome, each.rule is not None))
+    each_of = decide_each(policy, past)
+    decision = max(each_of, key=lambda each: (each.outcome, each.rule is not None))
     # How far a command was confined depended on the host then, not on the policy.
     return confined(decision, past.enforcement)
 
@@ -545,7 +542,7 @@ def _tries(
 
     pairs = [pair(f"profile {name}", (Agent(nobody, name),)) for name in profiles]
     bound = [pair(f"agent {name}", chain_of(name)) for name in found.bound]
-    ends = Item("", "", ENDS, Place("", 0), EVERYTHING)
+    ends = Item("", ENDS, Place("", 0), EVERYTHING)
     # One more than is tried shows that not all were.
     made = find_calls(changed, found.common, TRIES_MAX + 1)
     of_bound = find_calls((ends, *changed), found.common, TRIES_MAX + 1) if bound else ()

@@ -14,7 +14,7 @@ from msgspec.structs import fields, replace
 from paddock.policy.compiled import OWN, source_of
 from paddock.policy.engine import PATH_LISTS, Policy
 from paddock.policy.globs import split_lead
-from paddock.policy.pathset import PathList, PathPattern
+from paddock.policy.pathset import PathList
 from paddock.policy.positions import Place
 from paddock.policy.questions.lint import path_samples
 from paddock.policy.rules import (
@@ -23,12 +23,12 @@ from paddock.policy.rules import (
     MCP_PREFIX,
     MEMORIES,
     NAMES_BY_OPERATION,
-    HeadPattern,
+    ActionPattern,
     Profile,
     TargetKind,
     is_normal_path,
     parse_concrete,
-    parse_head,
+    parse_pattern,
     target_kind,
 )
 from paddock.policy.settings import McpSettings, describe_server
@@ -39,26 +39,26 @@ from paddock.values.decisions import OPERATIONS, Action
 if TYPE_CHECKING:
     from paddock.policy.arguments import ArgumentCondition, When
 
-EVERYTHING: Final = parse_head("tool:*")
+EVERYTHING: Final = parse_pattern("tool:*")
 UNTRUSTED: Final = "untrusted"
 CLOSES: Final = f"{UNTRUSTED} deny of all else"
 ENDS: Final = "deny of all that no rule names"
 
 
 class Item(Struct, frozen=True):
-    """`profile` is empty for a path list, `kind` None for every target."""
+    """`profile` is empty for a path list."""
 
     profile: str
-    text: str
     says: str
     place: Place
-    head: HeadPattern
-    kind: TargetKind | None = None
-    path: PathPattern | None = None
-    target: str = ""
+    pattern: ActionPattern
     examples: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     """Samples for which its `when` holds, and samples for which it does not."""
+
+    @property
+    def text(self) -> str:
+        return self.pattern.text
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -104,7 +104,8 @@ def list_items(policy: Policy) -> Iterator[Item]:
     for kind, listed in lists:
         says = source_of(kind)
         for each in listed.patterns:
-            yield Item("", each.text, says, each.place, EVERYTHING, TargetKind.PATH, each)
+            pattern = ActionPattern(each.text, EVERYTHING.head, "", TargetKind.PATH, each)
+            yield Item("", says, each.place, pattern)
     for profile in policy.profile_table:
         yield from _profile_items(profile)
     for overlay in policy.overlays:
@@ -112,28 +113,25 @@ def list_items(policy: Policy) -> Iterator[Item]:
         for item in _profile_items(overlay):
             yield replace(item, says=f"{UNTRUSTED} {item.says}")
         # It denies everything it does not name, whatever the profile below allows.
-        yield Item(overlay.name, "tool:*", CLOSES, overlay.place, EVERYTHING)
+        yield Item(overlay.name, CLOSES, overlay.place, EVERYTHING)
 
 
 def _profiles_without(policy: Policy, other: Policy) -> Iterator[Item]:
     for profile in policy.profile_table:
         if profile.name not in other.profiles:
-            yield Item(profile.name, "tool:*", ENDS, profile.place, EVERYTHING)
+            yield Item(profile.name, ENDS, profile.place, EVERYTHING)
 
 
 def _profile_items(profile: Profile) -> Iterator[Item]:
     for rule in profile.rules:
         says = "+".join((rule.outcome.word, *rule.extras))
-        pattern = rule.pattern
         examples = tuple(each.text for each, _ in rule.examples)
         given = () if rule.when is None else tuple(_sample_arguments(rule.when))
-        yield Item(
-            *(profile.name, pattern.text, says, rule.place),
-            *(pattern.head, pattern.kind, pattern.path, pattern.target, examples, given),
-        )
+        yield Item(profile.name, says, rule.place, rule.pattern, examples, given)
     for entry in profile.otherwise:
         says = f"otherwise {entry.outcome.word}"
-        yield Item(profile.name, entry.head.text, says, entry.place, entry.head)
+        pattern = ActionPattern(entry.head.text, entry.head, "")
+        yield Item(profile.name, says, entry.place, pattern)
 
 
 def _reordered_lists(old: Policy, new: Policy) -> frozenset[str]:
@@ -213,11 +211,11 @@ _CLIENT_TOOL: Final = "ExampleTool"
 
 def find_calls(changed: Sequence[Item], common: Sequence[Item], most: int) -> tuple[Action, ...]:
     items = (*changed, *common)
-    kinds = {item.kind for item in changed}
+    kinds = {item.pattern.kind for item in changed}
     found: dict[Action, None] = {}
     for kind in TargetKind:
         if kind in kinds or None in kinds:
-            own = [item for item in items if item.kind is kind]
+            own = [item.pattern for item in items if item.pattern.kind is kind]
             found |= dict.fromkeys(islice(_calls_of[kind](own, _heads(kind, items)), most))
     for item in items:
         found |= dict.fromkeys(map(parse_concrete, item.examples))
@@ -229,10 +227,11 @@ def find_calls(changed: Sequence[Item], common: Sequence[Item], most: int) -> tu
 
 
 _Heads = list[tuple[str, str]]
+_Targets = Sequence[ActionPattern]
 
 
 def _heads(kind: TargetKind, items: Sequence[Item]) -> _Heads:
-    named = {(item.head.category, item.head.operation) for item in items}
+    named = {(each.pattern.head.category, each.pattern.head.operation) for each in items}
     found: _Heads = []
     for category, operations in OPERATIONS.items():
         if target_kind(category) is not kind:
@@ -247,8 +246,8 @@ def _heads(kind: TargetKind, items: Sequence[Item]) -> _Heads:
     return found
 
 
-def _path_calls(items: Sequence[Item], heads: _Heads) -> Iterator[Action]:
-    patterns = [item.path for item in items if item.path is not None]
+def _path_calls(targets: _Targets, heads: _Heads) -> Iterator[Action]:
+    patterns = [each.path for each in targets if each.path is not None]
     samples = [path_samples(each, _FILLS) for each in patterns]
     leads = dict.fromkeys(split_lead(each.glob.segments)[0] for each in patterns)
     names = [own[0] for each, own in zip(patterns, samples, strict=True) if each.glob.anywhere]
@@ -263,22 +262,22 @@ def _path_calls(items: Sequence[Item], heads: _Heads) -> Iterator[Action]:
             yield Action("shell", "run", f"echo x > {path}")
 
 
-def _command_calls(items: Sequence[Item], heads: _Heads) -> Iterator[Action]:
+def _command_calls(targets: _Targets, heads: _Heads) -> Iterator[Action]:
     lines = dict.fromkeys(_SAMPLE_COMMANDS)
-    for item in items:
-        bare = item.target.removesuffix(ANY).rstrip(" ")
+    for each in targets:
+        bare = each.target.removesuffix(ANY).rstrip(" ")
         for line in (bare.replace(ANY, fill) for fill in _FILLS if bare):
             lines |= dict.fromkeys((line, f"{line} {FILL}"))
     for (category, operation), line in product(heads, lines):
         yield Action(category, operation, line)
 
 
-def _name_calls(items: Sequence[Item], heads: _Heads) -> Iterator[Action]:
+def _name_calls(targets: _Targets, heads: _Heads) -> Iterator[Action]:
     for category, operation in heads:
         if category in NAMES_BY_OPERATION:
             yield Action(category, operation)
             continue
-        own = [each.target for each in items if each.head.category in (ANY, category)]
+        own = [each.target for each in targets if each.head.category in (ANY, category)]
         named = (text.replace(ANY, fill) for text in own for fill in (FILL, ""))
         known = CLOSED_TARGETS.get((category, operation))
         for name in known or (*_SAMPLE_NAMES[category], *named):
@@ -320,15 +319,16 @@ def _arguments(given: Mapping[tuple[str, ...], Json]) -> str:
     return canonical_json(whole)
 
 
-def _net_calls(items: Sequence[Item], heads: _Heads) -> Iterator[Action]:
+def _net_calls(targets: _Targets, heads: _Heads) -> Iterator[Action]:
     from paddock.policy.network import sample_actions  # noqa: PLC0415 - late on purpose
 
-    return (
-        call for texts in ([], *([item.text] for item in items)) for call in sample_actions(texts)
-    )
+    patterns = [each.net for each in targets if each.net is not None]
+    return (call for own in ([], *([each] for each in patterns)) for call in sample_actions(own))
 
 
-_calls_of: Final[dict[TargetKind, Callable[[Sequence[Item], _Heads], Iterator[Action]]]] = {
+_calls_of: Final[
+    dict[TargetKind, Callable[[Sequence[ActionPattern], _Heads], Iterator[Action]]]
+] = {
     TargetKind.PATH: _path_calls,
     TargetKind.COMMAND: _command_calls,
     TargetKind.NAME: _name_calls,

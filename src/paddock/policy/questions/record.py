@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from enum import Enum, StrEnum
-from typing import Any, Final, TypeVar, cast, get_args, overload
+from typing import Final, TypeVar, cast, get_args
 
 from msgspec import Struct, ValidationError, convert
 from msgspec.structs import astuple, replace
@@ -41,6 +41,7 @@ from paddock.values.entries import (
 # decided by policy, cannot be decided again: it becomes `Lost`, with the reason.
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 _PLACEHOLDERS: Final = ("salted_sha256", "redacted", "…")
 
@@ -142,7 +143,7 @@ def read_recorded(seq: int, time: str, entry: Entry) -> PastDecision | Lost | No
 
 
 def _rule_of(metadata: Mapping[str, Json]) -> RuleMatch | None:
-    kept = _kept(metadata.get("rule"), _KeptRule)
+    kept = _kept(metadata.get("rule"), _KeptRule, None)
     if kept is None:
         return None
     outcome, source = Outcome.parse(metadata["outcome"]), _text(metadata, "source")
@@ -200,7 +201,7 @@ def _parse(text: str) -> Action | None:
 
 
 def _with_arguments(action: Action, metadata: Mapping[str, Json]) -> Action:
-    kept = _kept(metadata.get("arguments"), dict[str, Json])
+    kept = _kept(metadata.get("arguments"), dict[str, Json], None)
     if action.head != "tool:mcp:call" or kept is None or not _is_kept_whole(kept):
         return action
     return action._replace(arguments=canonical_json(kept))
@@ -239,11 +240,7 @@ class _KeptRule(Struct):
     line: int = 0
 
 
-@overload
-def _kept(kept: Json, wanted: type[T], default: T) -> T: ...
-@overload
-def _kept(kept: Json, wanted: type[T]) -> T | None: ...
-def _kept(kept: Json, wanted: Any, default: Any = None) -> Any:
+def _kept(kept: Json, wanted: type[T], default: U) -> T | U:
     """Return a recorded value as a type; `default` if it does not fit completely."""
     try:
         return convert(kept, wanted)
@@ -256,15 +253,15 @@ def _text(metadata: Mapping[str, Json], name: str) -> str:
 
 
 def _table(kept: Json) -> dict[str, Json]:
-    return _kept(kept, dict[str, Json], {})
+    return _kept(kept, dict[str, Json], dict[str, Json]())
 
 
 def _objects(kept: Json) -> list[dict[str, Json]]:
-    return _kept(kept, list[dict[str, Json]], [])
+    return _kept(kept, list[dict[str, Json]], list[dict[str, Json]]())
 
 
 def _texts(kept: Json) -> list[str]:
-    return _kept(kept, list[str], [])
+    return _kept(kept, list[str], list[str]())
 
 
 CALL_EVENTS: Final = (*DECIDED_EVENTS, TOOL_RESULT)
