@@ -3,22 +3,20 @@
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Final, Self
+from typing import Self
 
 from msgspec import Struct
 
 from paddock.agent.contracts import EXECUTE
-from paddock.agent.events import OneAtATime, TurnResult
+from paddock.agent.events import TurnResult
 from paddock.agent.executor import Assignment, Executor
-from paddock.agent.supervisor import Charter, Office, Supervisor
+from paddock.agent.supervisor import Charter, Supervisor
 from paddock.errors import UsageError
 from paddock.providers.budgets import Budget
 from paddock.providers.failures import stopped_by
 from paddock.runtime.messages import text_of
 from paddock.values.calls import NEVER, Cancel, Json
-from paddock.values.orders import Constraints, OrderType, WorkOrder
-
-DELEGATED_TURNS_MAX: Final = 10
+from paddock.values.orders import OrderType, WorkOrder
 
 
 class ChildAgent(Struct, frozen=True):
@@ -26,57 +24,55 @@ class ChildAgent(Struct, frozen=True):
     executor: Executor
 
 
-class SessionParts(Struct, frozen=True):
-    """The parts of a session. `close` releases all of them, and is called once.
-
-    `open_child` opens a descendant agent for a `with` block. Raises: UsageError: no such agent.
-    """
-
-    charter: Charter
-    supervisor: Supervisor
-    office: Office
-    open_child: Callable[[str], AbstractContextManager[ChildAgent]]
-    listener: OneAtATime
-    close: Callable[[], None]
-    facts: Mapping[str, Json]
-    notices: tuple[str, ...] = ()
-
-
 class Session:
     """Safe to use from several threads. Show a person `notices` once."""
 
-    def __init__(self, parts: SessionParts) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        open_child: Callable[[str], AbstractContextManager[ChildAgent]],
+        close: Callable[[], None],
+        facts: Mapping[str, Json],
+        notices: tuple[str, ...],
+    ) -> None:
+        """`close` releases all parts, and is called once.
+
+        `open_child` opens a descendant agent for a `with` block. Raises: UsageError: no such agent.
+        """
+        self._supervisor = supervisor
+        self._facts = facts
+        self.notices = notices
+        self._office = supervisor.office
+        self._open_child = open_child
+        self._release = close
         self._lock = threading.Lock()
         self._running = 0
         self._is_closed = False
-        self.notices = parts.notices
         try:
-            office = parts.office
-            office.append(office.scribe.session_started(parts.facts))
+            self._office.append(self._office.scribe.session_started(facts))
         except BaseException:
-            parts.close()
+            close()
             raise
 
     @property
     def session_id(self) -> str:
-        return self._parts.office.scribe.session_id
+        return self._office.scribe.session_id
 
     @property
     def charter(self) -> Charter:
-        return self._parts.charter
+        return self._supervisor.charter
 
     @property
     def facts(self) -> Mapping[str, Json]:
-        return self._parts.facts
+        return self._facts
 
     @property
     def budget(self) -> Budget:
-        return self._parts.office.budget
+        return self._office.budget
 
     @property
     def supervisor(self) -> Supervisor:
-        return self._parts.supervisor
+        return self._supervisor
 
     def handle_turn(self, user_message: str, cancel: Cancel = NEVER) -> TurnResult:
         """Answer a message; see `Supervisor.handle_turn`.
@@ -89,7 +85,7 @@ class Session:
         """
         message = text_of("the message", user_message)
         with self._running_turn(cancel) as stop:
-            return self._parts.supervisor.handle_turn(message, stop)
+            return self.supervisor.handle_turn(message, stop)
 
     def delegate(
         self, agent: str, task: str, budget: int | None = None, cancel: Cancel = NEVER
@@ -104,29 +100,21 @@ class Session:
         """
         if budget is not None and (type(budget) is not int or budget < 1):
             raise UsageError(f"budget is {budget!r}", hint="give a number of tokens, 1 or more")
-        office, own = self._parts.office, self._parts.charter
-        with self._running_turn(cancel) as stop, self._parts.open_child(agent) as child:
+        office, own = self._office, self.charter
+        with self._running_turn(cancel) as stop, self._open_child(agent) as child:
             # Threat: a declaration may give a child a tool that its parent does not have.
             tools = tuple(name for name in child.charter.tools_allowed if name in own.tools_allowed)
-            constraints = Constraints(
-                prompt_contract_id=EXECUTE,
-                tools_allowed=tools,
-                turn_limit=DELEGATED_TURNS_MAX if tools else 1,
-                token_budget=own.order_tokens if budget is None else budget,
-                timeout_s=own.order_timeout_s,
-            )
-            supervisor = self._parts.supervisor
             order = office.dispatch(
                 OrderType.EXECUTE,
                 {"task": task},
-                constraints,
-                turn=supervisor.turns,
+                own.constraints(EXECUTE, tools, budget),
+                turn=self.supervisor.turns,
                 executor=agent,
             )
-            scope = office.budget.child(order.wo_id, constraints.token_budget)
+            scope = office.budget.child(order.wo_id, order.constraints.token_budget)
             assignment = Assignment(order, scope, child.charter.system_prompt, streams=False)
             done = child.executor.carry_out(assignment, stop).order
-            supervisor.add_cost(done.cost)
+            self.supervisor.add_cost(done.cost)
             return done
 
     def close(self) -> None:
@@ -144,14 +132,11 @@ class Session:
             self._end()
 
     def _end(self) -> None:
-        parts = self._parts
+        supervisor, office = self.supervisor, self._office
         try:
-            supervisor = parts.supervisor
-            parts.office.append(
-                parts.office.scribe.session_ended(supervisor.turns, supervisor.cost)
-            )
+            office.append(office.scribe.session_ended(supervisor.turns, supervisor.cost))
         finally:
-            parts.close()
+            self._release()
 
     def __enter__(self) -> Self:
         return self
@@ -161,7 +146,7 @@ class Session:
 
     @contextmanager
     def _running_turn(self, cancel: Cancel) -> Generator[Cancel]:
-        listener = self._parts.listener
+        listener = self._office.listener
         listener.raise_fault()
         with self._lock:
             if self._is_closed:

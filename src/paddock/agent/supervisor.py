@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from paddock import limits
 from paddock.agent.context import Conversation, attend, without_marks
 from paddock.agent.contracts import CLASSIFY, SYNTHESIZE, Contracts, PromptContract
-from paddock.agent.events import Noticed, OrderMoved, TurnEnd, TurnListener, TurnOutcome, TurnResult
+from paddock.agent.events import Noticed, OneAtATime, OrderMoved, TurnEnd, TurnOutcome, TurnResult
 from paddock.agent.executor import Assignment, Execution, Executor
 from paddock.agent.records import Scribe
 from paddock.agent.steps import RESPONSE_TEXT
@@ -59,6 +59,17 @@ class Charter(Struct, frozen=True):
     order_tokens: int = 100_000
     order_timeout_s: float = limits.order_timeout_s
 
+    def constraints(
+        self, contract_id: str, tools: tuple[str, ...], tokens: int | None = None
+    ) -> Constraints:
+        return Constraints(
+            prompt_contract_id=contract_id,
+            tools_allowed=tools,
+            turn_limit=limits.order_turns_max if tools else 1,
+            token_budget=self.order_tokens if tokens is None else tokens,
+            timeout_s=self.order_timeout_s,
+        )
+
 
 class Office(Struct, frozen=True):
     """State shared by the session's turns and delegations."""
@@ -68,7 +79,7 @@ class Office(Struct, frozen=True):
     ledgers: Ledgers
     contracts: Contracts
     budget: Budget
-    listener: TurnListener
+    listener: OneAtATime
     numbers: "itertools.count[int]"  # of orders to come; `next` is safe in any thread
 
     def append(self, *entries: Entry) -> None:
@@ -163,9 +174,9 @@ class Supervisor:
         turns: int = 0,
     ) -> None:
         """`turns`: the number of earlier turns of a resumed session."""
-        self._charter = charter
+        self.charter = charter
+        self.office = office
         self._executor = executor
-        self._office = office
         self._conversation = conversation
         self._lock = threading.Lock()
         self._cost_lock = threading.Lock()
@@ -188,7 +199,7 @@ class Supervisor:
         """
         with self._lock:
             self.turns += 1
-            budget = self._office.budget.child(f"turn {self.turns}", self._charter.turn_tokens)
+            budget = self.office.budget.child(f"turn {self.turns}", self.charter.turn_tokens)
             turn = _Turn(self.turns, user_message, budget, cancel)
             ended = TurnEnd("", TurnOutcome.ERROR, reason="the turn was interrupted")
             try:
@@ -224,8 +235,8 @@ class Supervisor:
             )
         if _failure(order) is OrderFailure.CANCELLED:
             return TurnEnd(_CANCELLED, TurnOutcome.CANCELLED, reason=problem)
-        scribe = self._office.scribe
-        self._office.append(
+        scribe = self.office.scribe
+        self.office.append(
             scribe.escalated(turn.number, order, attempts, problem),
             scribe.degraded(turn.number, "answer", problem),
         )
@@ -236,11 +247,11 @@ class Supervisor:
         return TurnEnd(said, TurnOutcome.DEGRADED, reason=problem)
 
     def _complete_chain(self, turn: _Turn) -> None:
-        entry = self._office.scribe.chain_complete(turn.number, turn.orders, turn.cost())
-        self._office.append(entry)
+        entry = self.office.scribe.chain_complete(turn.number, turn.orders, turn.cost())
+        self.office.append(entry)
 
     def _attend(self, turn: _Turn) -> str:
-        charter, office = self._charter, self._office
+        charter, office = self.charter, self.office
         if charter.attention is None or not self._has_variable("context"):
             return ""
         session_id = office.scribe.session_id
@@ -250,12 +261,12 @@ class Supervisor:
         return text
 
     def _has_variable(self, variable: str) -> bool:
-        contract = self._office.contracts.get(SYNTHESIZE)
+        contract = self.office.contracts.get(SYNTHESIZE)
         return contract is not None and variable in contract.variables
 
     def _narrowed(self, turn: _Turn) -> tuple[str, ...]:
-        allowed = tuple(filter(self._executor.calls.tools.has, self._charter.tools_allowed))
-        if not self._charter.classify or not allowed:
+        allowed = tuple(filter(self._executor.calls.tools.has, self.charter.tools_allowed))
+        if not self.charter.classify or not allowed:
             return allowed
         execution = self._carry_out(
             turn, OrderType.CLASSIFY, CLASSIFY, {"user_message": turn.user_message}
@@ -275,7 +286,7 @@ class Supervisor:
     def _synthesize(
         self, turn: _Turn, context: str, tools: tuple[str, ...]
     ) -> tuple[Execution, str, int]:
-        contract = self._office.contracts.get(SYNTHESIZE)
+        contract = self.office.contracts.get(SYNTHESIZE)
         problem = ""
         attempt = 0
         while True:
@@ -290,7 +301,7 @@ class Supervisor:
             # `_record` replaces the first prompt by the user's message.
             turn.messages += execution.messages[1 if attempt == 1 else 0 :]
             problem = find_problem(order, contract)
-            self._office.append(self._office.scribe.judged(order, turn.number, attempt, problem))
+            self.office.append(self.office.scribe.judged(order, turn.number, attempt, problem))
             is_last = attempt > limits.order_retries_max or execution.is_unreachable
             if not problem or is_last or _failure(order) in RETRY_IS_USELESS:
                 return execution, problem, attempt
@@ -303,26 +314,19 @@ class Supervisor:
         given: Mapping[str, Json],
         tools: tuple[str, ...] = (),
     ) -> Execution:
-        charter = self._charter
-        constraints = Constraints(
-            prompt_contract_id=contract_id,
-            tools_allowed=tools,
-            turn_limit=limits.order_turns_max if tools else 1,
-            token_budget=charter.order_tokens,
-            timeout_s=charter.order_timeout_s,
-        )
+        charter = self.charter
         message = "" if turn.orders else turn.user_message
-        order = self._office.dispatch(
+        order = self.office.dispatch(
             wo_type,
             given,
-            constraints,
+            charter.constraints(contract_id, tools),
             turn=turn.number,
             executor=charter.agent,
             message=message,
         )
         is_to_answer = wo_type is not OrderType.CLASSIFY
         conversation = self._conversation_for(turn) if is_to_answer else ()
-        scope = turn.budget.child(order.wo_id, constraints.token_budget)
+        scope = turn.budget.child(order.wo_id, order.constraints.token_budget)
         assignment = Assignment(order, scope, charter.system_prompt, conversation, is_to_answer)
         place = len(turn.orders)
         turn.orders.append(order)
@@ -333,7 +337,7 @@ class Supervisor:
         return execution
 
     def _conversation_for(self, turn: _Turn) -> tuple[Message, ...]:
-        share = int(self._charter.order_tokens * limits.conversation_share)
+        share = int(self.charter.order_tokens * limits.conversation_share)
         fitting, missing = self._conversation.fit(share)
         if turn.messages:
             return (*fitting, UserMessage(turn.user_message), *turn.messages)
@@ -342,17 +346,17 @@ class Supervisor:
         return fitting
 
     def _continue_without(self, turn: _Turn, what: str, why: str) -> None:
-        self._office.append(self._office.scribe.degraded(turn.number, what, why))
-        self._office.listener.heard(Noticed(_WITHOUT[what].format(why)))
+        self.office.append(self.office.scribe.degraded(turn.number, what, why))
+        self.office.listener.heard(Noticed(_WITHOUT[what].format(why)))
 
     def _record(self, turn: _Turn, ended: TurnEnd) -> None:
         cost = turn.cost()
         self.add_cost(cost)
-        record = self._office.scribe.turn_recorded(
+        record = self.office.scribe.turn_recorded(
             turn.number, turn.user_message, ended, turn.orders, cost
         )
         try:
-            self._office.append(record)
+            self.office.append(record)
         except PaddockError as error:
             # Report that calls ran: repeating the message would run them twice.
             error.hint = "; ".join(filter(None, (_done_hint(cost), error.hint)))
@@ -370,7 +374,7 @@ class Supervisor:
             outcome=TurnOutcome.ERROR if is_cancelled else ended.outcome,
             work_orders=tuple(turn.orders),
             cost=turn.cost(),
-            session_id=self._office.scribe.session_id,
+            session_id=self.office.scribe.session_id,
             quality_gate_passed=ended.passed,
             turn=turn.number,
             was_cancelled=is_cancelled,

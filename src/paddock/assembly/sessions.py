@@ -23,7 +23,7 @@ from paddock.agent.contracts import load_contracts
 from paddock.agent.executor import Executor, Timer, real_timer
 from paddock.agent.records import Scribe
 from paddock.agent.session_log import RecordedSession, find_session, restore, tokens_charged
-from paddock.agent.sessions import ChildAgent, Session, SessionParts
+from paddock.agent.sessions import ChildAgent, Session
 from paddock.agent.steps import ModelDoor
 from paddock.agent.supervisor import Charter, Office, Supervisor
 from paddock.assembly.audit import verify_not_gone
@@ -133,7 +133,7 @@ def open_session(project: Project, wish: SessionWish) -> Session:
         HostError: workspace or ledger cannot be opened.
     """
     with ExitStack() as held:
-        return Session(_Opening(project, wish, held).parts())
+        return _Opening(project, wish, held).session()
 
 
 def sessions_of(project: Project) -> Ledgers:
@@ -173,7 +173,7 @@ class _Opening:
         self._router = self._open_router()
         self._ho1m = held.enter_context(closing(open_ledger(project, LedgerName.HO1M)))
 
-    def parts(self) -> SessionParts:
+    def session(self) -> Session:
         project, held, before = self._project, self._held, self._before
         ho2m = held.enter_context(closing(open_ledger(project, LedgerName.HO2M)))
         child = held.enter_context(self._open_agent(self._agent))
@@ -194,16 +194,8 @@ class _Opening:
         if project.admin is not None:
             # Also in governance: the gate concerns the whole plane.
             record_gate(project, self._session_id, self._agent)
-        return SessionParts(
-            charter=charter,
-            supervisor=supervisor,
-            office=office,
-            open_child=self._open_descendant,
-            listener=self._listener,
-            close=held.pop_all().close,
-            facts=facts,
-            notices=(*project.notices, *notices),
-        )
+        close, notices = held.pop_all().close, (*project.notices, *notices)
+        return Session(supervisor, self._open_descendant, close, facts, notices)
 
     def _open_router(self) -> Gateway:
         provider = self._wish.provider

@@ -4,6 +4,7 @@ For tests of code that appends. It is a `ledger.append.Ledger` and passes the sa
 contract tests as `LedgerFile`.
 """
 
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 
@@ -34,15 +35,11 @@ class MemoryLedger:
     """
 
     def __init__(
-        self,
-        *,
-        clock: Callable[[], float] | None = None,
-        randomness: Callable[[int], bytes] | None = None,
-        genesis: Genesis = _GENESIS,
+        self, *, clock: Callable[[], float] = lambda: 0.0, genesis: Genesis = _GENESIS
     ) -> None:
-        """Without a clock, time is constant; without randomness, ids count up."""
-        self._clock = clock or (lambda: 0.0)
-        self._randomness = randomness or _Counter()
+        """Without a clock, time is constant. Ids count up."""
+        self._clock = clock
+        self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._lines: list[bytes] = []
         self._failure: PaddockError | None = None
@@ -80,7 +77,7 @@ class MemoryLedger:
         if not 0 < len(entries) <= limits.ledger_batch_entries_max:
             raise EntryRefusedError(f"{len(entries)} entries in one append")
         timestamp = format_timestamp(self._clock())
-        ids = tuple(format_id(self._randomness(ID_BYTES)) for _ in entries)
+        ids = tuple(format_id(next(self._numbers).to_bytes(ID_BYTES, "big")) for _ in entries)
         bodies = [
             encode_body(entry, entry_id, timestamp)
             for entry, entry_id in zip(entries, ids, strict=True)
@@ -115,19 +112,5 @@ class MemoryLedger:
 
 
 class MemoryReservation:
-    def __init__(self) -> None:
-        self.is_released = False
-
     def release(self) -> None:
-        self.is_released = True
-
-
-class _Counter:
-    """Returns different bytes for each call, the same in every run."""
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def __call__(self, size: int) -> bytes:
-        self._count += 1
-        return self._count.to_bytes(size, "big")
+        """Do nothing: memory is not reserved."""

@@ -704,7 +704,7 @@ def test_a_stage_that_cannot_be_made_is_left_out_or_fails_the_turn(room, fallbac
     stages = (LedgerStage("ho2m", "TURN_RECORDED", 5),)
     attention = Attention(stages=stages, fallback=fallback)
     supervisor = room.supervisor(ScriptedModel([Say("ok")]), attention=attention)
-    supervisor._office = replace(supervisor._office, ledgers=_Unreadable())
+    supervisor.office = replace(supervisor.office, ledgers=_Unreadable())
 
     result = supervisor.handle_turn("hello")
 

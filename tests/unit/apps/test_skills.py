@@ -83,7 +83,7 @@ def test_what_does_not_begin_as_a_skill_does_is_not_mentioned(operator, content)
 def test_the_model_is_told_of_them_with_the_tier(operator):
     project = open_project(operator.plane, operator.environment())
     with open_session(project, SessionWish()) as session:
-        facts = session._parts.charter.facts
+        facts = session.charter.facts
     assert [row["path"] for row in facts["skills"]] == BROUGHT
     attention = Attention(stages=(TierStage(),))
     said = attend(attention, Ledgers({}), facts, "SES-0")[0]
