@@ -130,6 +130,15 @@ class _OrderRun:
             ended = self._attempt()
         except errors.IntegrityError:
             raise
+        except _OrderStoppedError as stopped:
+            ended = Fail(stopped.error, self.partial)
+        except errors.BudgetExhaustedError as error:
+            ended = _failed(OrderFailure.BUDGET_EXHAUSTED, error.message, self.partial)
+        except ProviderError as error:
+            self.is_unreachable = error.kind in _UNREACHABLE and error.status == 0
+            ended = _failed(OrderFailure.GATEWAY_ERROR, error.message, self.partial)
+        except errors.PaddockError as error:
+            ended = _failed(OrderFailure.EXECUTION_ERROR, error.message, self.partial)
         except Exception as error:  # A bug in Paddock fails the order, with an id to report.
             ended = self._defect(error)
         elapsed_ms = (self._executor.model.monotonic_ns() - started) // 1_000_000
@@ -149,19 +158,7 @@ class _OrderRun:
         problem = contract.input_problem(order.input_context)
         if problem:
             return _failed(OrderFailure.INPUT_SCHEMA_INVALID, problem)
-        try:
-            ended = self._converse(contract)
-        except _OrderStoppedError as stopped:
-            return Fail(stopped.error, self.partial)
-        except errors.BudgetExhaustedError as error:
-            return _failed(OrderFailure.BUDGET_EXHAUSTED, error.message, self.partial)
-        except ProviderError as error:
-            self.is_unreachable = error.kind in _UNREACHABLE and error.status == 0
-            return _failed(OrderFailure.GATEWAY_ERROR, error.message, self.partial)
-        except errors.IntegrityError:
-            raise
-        except errors.PaddockError as error:
-            return _failed(OrderFailure.EXECUTION_ERROR, error.message, self.partial)
+        ended = self._converse(contract)
         if isinstance(ended, Answer) and (said := contract.output_problem(ended.result)):
             return _failed(OrderFailure.OUTPUT_SCHEMA_INVALID, said, ended.result)
         return ended

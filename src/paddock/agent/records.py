@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from paddock import limits
 from paddock.agent.events import TurnEnd
@@ -21,7 +21,7 @@ from paddock.text.show import cut
 from paddock.values import entries
 from paddock.values.calls import Json
 from paddock.values.entries import Entry, clean, digest_of_json
-from paddock.values.models import ModelTurn, Shortage
+from paddock.values.models import ModelTurn
 from paddock.values.orders import OrderCost, OrderState, WorkOrder
 
 _REASON_CHARS_MAX: Final = 4_000
@@ -29,16 +29,16 @@ _NAME_CHARS_MAX: Final = 200
 _NO_COST: Final = OrderCost()
 
 
-class RecordedExchange(Struct, frozen=True):
+class RecordedExchange(Struct, frozen=True, omit_defaults=True):
     wo_id: str
     number: int  # of the order's exchanges, from 1
     request_digest: str
     provider: str
     model: str
     latency_ms: int
-    shortage: Shortage | None = None
-    charged_tokens: int = 0
+    charged_tokens: int
     """The budget spent by its attempts; one of unknown cost spent all that it was granted."""
+    over_budget: str = ""
     contents: str | None = None  # JSON text, if the configuration keeps contents
 
 
@@ -190,24 +190,13 @@ class Scribe(Struct, frozen=True):
 
 
 def _exchange_json(exchange: RecordedExchange) -> dict[str, Json]:
-    kept: dict[str, Json] = {
-        "wo_id": exchange.wo_id,
-        "number": exchange.number,
-        "request_digest": exchange.request_digest,
-        "provider": clean(exchange.provider),
-        "model": clean(exchange.model),
-        "latency_ms": exchange.latency_ms,
-        "charged_tokens": min(exchange.charged_tokens, limits.json_integer_max),
-    }
-    if exchange.shortage is not None:
-        kept["over_budget"] = str(exchange.shortage)
-    contents = exchange.contents
-    if contents is not None:
-        size = len(encode_text(contents))
-        if size > limits.kept_contents_bytes_max:
-            kept["contents_left_out_bytes"] = size
-        else:
-            kept["contents"] = contents
+    kept: dict[str, Json] = to_builtins(exchange)
+    kept |= {name: clean(kept[name]) for name in ("provider", "model")}
+    kept["charged_tokens"] = min(exchange.charged_tokens, limits.json_integer_max)
+    size = _size(exchange.contents or "")
+    if size > limits.kept_contents_bytes_max:
+        del kept["contents"]
+        kept["contents_left_out_bytes"] = size
     return kept
 
 

@@ -235,8 +235,8 @@ class ModelDoor(Struct, frozen=True):
                 self.router.name,
                 self.router.model,
                 latency_ms=(self.monotonic_ns() - started) // 1_000_000,
-                shortage=payment.shortage,
                 charged_tokens=payment.charged,
+                over_budget="" if payment.shortage is None else str(payment.shortage),
                 contents=self._contents(request, number, new, turn),
             )
 
