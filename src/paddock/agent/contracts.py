@@ -11,7 +11,7 @@
 
 `{{name}}` is replaced by a member of the input; any other use of two braces is an error, and so is
 a name that is not in the input schema. Values are inserted once and unchanged: two braces in a
-value are text. Pure, except `load_contracts`, which reads files.
+value are text. Pure, except `default_contracts` and `load_contracts`, which read files.
 """
 
 import json

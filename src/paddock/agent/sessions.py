@@ -39,9 +39,8 @@ class Session:
 
         `open_child` opens a descendant agent for a `with` block. Raises: UsageError: no such agent.
         """
-        self.supervisor = supervisor
-        self.charter = supervisor.charter
-        self.facts = facts
+        self._supervisor = supervisor
+        self._facts = facts
         self.notices = notices
         self._office = supervisor.office
         self._open_child = open_child
@@ -60,8 +59,20 @@ class Session:
         return self._office.scribe.session_id
 
     @property
+    def charter(self) -> Charter:
+        return self._supervisor.charter
+
+    @property
+    def facts(self) -> Mapping[str, Json]:
+        return self._facts
+
+    @property
     def budget(self) -> Budget:
         return self._office.budget
+
+    @property
+    def supervisor(self) -> Supervisor:
+        return self._supervisor
 
     def handle_turn(self, user_message: str, cancel: Cancel = NEVER) -> TurnResult:
         """Answer a message; see `Supervisor.handle_turn`.
