@@ -174,6 +174,8 @@ class CommandChange(Struct, frozen=True):
     """Workspace-relative, canonical except for its characters, as read from disk."""
     kind: ChangeKind
     node: NodeKind
+    lower: Look | None = None
+    upper: Look | None = None
     mode: int = 0o644
     """Twelve bits, as in the upper layer; unused for a link or a deletion."""
     link_text: str = ""
@@ -181,8 +183,6 @@ class CommandChange(Struct, frozen=True):
     """Set only where `rules.wants_content` needs it."""
     obstacle: str = ""
     """Why the change cannot be made, regardless of policy; found by inspecting the disk."""
-    lower: Look | None = None
-    upper: Look | None = None
     version: str | None = None
     """The version of the unchanged content, for a file with only a new mode or time."""
     is_replaced: bool = False
@@ -255,13 +255,13 @@ class _Finding(Struct):
             return
         if upper is None:
             if lower is not None:
-                self._delete(raw.path, lower, is_replaced=False)
+                self._delete(raw.path, lower)
         elif lower is None:
             above = raw.path.rpartition("/")[0]
             # Check the attribute last: it cannot be read on a file that is closed to its owner.
             is_changed = self.layers.directory_changed_ns(above) >= self.baseline.started_ns
             is_orphan = is_changed and self.layers.is_copy(raw.path)
-            self._create(raw, upper, None, is_replaced=False, is_orphan=is_orphan)
+            self._create(raw, upper, None, is_orphan=is_orphan)
         elif lower.kind is not upper.kind:
             self._replace(raw, lower, upper)
         elif upper.kind is NodeKind.DIRECTORY:
@@ -271,10 +271,10 @@ class _Finding(Struct):
         elif upper.kind is NodeKind.LINK:
             is_other = self.layers.link_text(raw.path) != raw.link_text
             if is_other or self._is_hidden(raw.path):
-                self._create(raw, upper, lower, is_replaced=False)
+                self._create(raw, upper, lower)
         else:
             # A special file of the same kind on both sides: report it as created.
-            self._create(raw, upper, lower, is_replaced=False)
+            self._create(raw, upper, lower)
 
     def _replace(self, raw: RawChange, lower: Look, upper: Look) -> None:
         # The removal of a special file is separate too: it is refused, and so is the replacement.
@@ -282,7 +282,7 @@ class _Finding(Struct):
             self._delete(raw.path, lower, is_replaced=True)
             self._create(raw, upper, None, is_replaced=True)
         else:
-            self._create(raw, upper, lower, is_replaced=False)
+            self._create(raw, upper, lower)
 
     def _create(
         self,
@@ -290,20 +290,12 @@ class _Finding(Struct):
         upper: Look,
         lower: Look | None,
         *,
-        is_replaced: bool,
+        is_replaced: bool = False,
         is_orphan: bool = False,
     ) -> None:
-        change = CommandChange(
-            raw.path,
-            ChangeKind.CREATED,
-            upper.kind,
-            upper.mode,
-            raw.link_text or "",
-            lower=lower,
-            upper=upper,
-            is_replaced=is_replaced,
-        )
-        self._add(change, is_late=is_orphan)
+        kind, text = ChangeKind.CREATED, raw.link_text or ""
+        change = CommandChange(raw.path, kind, upper.kind, lower, upper, upper.mode, text)
+        self._add(replace(change, is_replaced=is_replaced), is_late=is_orphan)
 
     def _merge(self, raw: RawChange, lower: Look, upper: Look) -> None:
         if upper.mode != lower.mode:
@@ -326,7 +318,7 @@ class _Finding(Struct):
         if upper.mode == before or (before is None and is_changed_since):
             return
         kind, node = ChangeKind.MODE, NodeKind.DIRECTORY
-        change = CommandChange(path, kind, node, upper.mode, lower=lower, upper=upper)
+        change = CommandChange(path, kind, node, lower, upper, upper.mode)
         self._add(change, is_late=before is not None and lower.mode != before, is_old=True)
 
     def _compare(self, raw: RawChange, lower: Look, upper: Look) -> None:
@@ -340,9 +332,7 @@ class _Finding(Struct):
                 return
             kind = ChangeKind.MODE
         node, mode = NodeKind.FILE, upper.mode
-        self._add(
-            CommandChange(raw.path, kind, node, mode, lower=lower, upper=upper, version=version)
-        )
+        self._add(CommandChange(raw.path, kind, node, lower, upper, mode, version=version))
 
     def _is_as_shown(self, raw: RawChange) -> bool:
         """Compare with the file that the command was shown (`git stash`), not with the real one."""
@@ -362,8 +352,9 @@ class _Finding(Struct):
     def _is_hidden(self, path: str) -> bool:
         return not self.baseline.hidden.isdisjoint((*directories_above(path), path))
 
-    def _delete(self, path: str, lower: Look, *, is_replaced: bool) -> None:
-        self._delete_one(path, lower, is_replaced=is_replaced)
+    def _delete(self, path: str, lower: Look, *, is_replaced: bool = False) -> None:
+        kind = ChangeKind.DELETED
+        self._add(CommandChange(path, kind, lower.kind, lower, is_replaced=is_replaced))
         if lower.kind is NodeKind.DIRECTORY and not lower.is_mounted:
             self._delete_all(self._names_below(path))
 
@@ -374,11 +365,7 @@ class _Finding(Struct):
         for path, look in names:
             if look.kind is NodeKind.DIRECTORY:
                 self.ancestry.current[path] = look
-            self._delete_one(path, look, is_replaced=False)
-
-    def _delete_one(self, path: str, lower: Look, *, is_replaced: bool) -> None:
-        kind = ChangeKind.DELETED
-        self._add(CommandChange(path, kind, lower.kind, lower=lower, is_replaced=is_replaced))
+            self._add(CommandChange(path, ChangeKind.DELETED, look.kind, look))
 
     def _add(self, change: CommandChange, *, is_late: bool = False, is_old: bool = False) -> None:
         """Add it. `is_late`: another process was first; `is_old`: its time proves nothing."""
