@@ -360,7 +360,6 @@ class Units:
         self._layers = layers
         self._unseen = unseen
         self._by_path = {each.path: each for each in found}
-        self._in_work: dict[str, int] = {}
         self._repositories: defaultdict[str, _Repository] = defaultdict(_Repository)
         if directories:
             self._group(directories, workspace)
@@ -389,13 +388,13 @@ class Units:
         sides = Sides(self._before, self._after, fds, layers.resolution)
         trees = find_work_trees(directories, made, (self._before, self._after), workspace)
         namings = {each.place: Naming(each, sides) for each in trees}
-        bare = bare_paths(directories)
+        bare, in_work = bare_paths(directories), dict[str, int]()
         for number, each in enumerate(self._found):
             path = each.path
             place = find_git_place(path, bare)
             if place is None:
                 if each.node is not NodeKind.DIRECTORY:
-                    self._in_work[path] = number
+                    in_work[path] = number
                 continue
             above = (".", *directories_above(path), path)
             tree = next((namings[one].tree for one in reversed(above) if one in namings), None)
@@ -404,6 +403,8 @@ class Units:
             self._repositories[tree.common].inside.append(number)
         for naming in namings.values():
             if naming.tree.common in self._repositories:
+                paths = ((_below(naming.tree, path), number) for path, number in in_work.items())
+                naming.changed = {name: number for name, number in paths if name}
                 self._repositories[naming.tree.common].trees.append(naming)
 
     def _before(self, path: str) -> bytes | None:
@@ -436,14 +437,12 @@ class Units:
     def _find_refusal_in(self, tree: Naming, judged: Sequence[JudgedChange]) -> str:
         refused = {
             name: number
-            for name, number in self._changed(tree).items()
+            for name, number in tree.changed.items()
             if not judged[number].lands and not is_only_touched(self._found[number])
         }
-        if refused:
-            named = self._named_in(tree)
-            for name, number in refused.items():
-                if name in named:
-                    return _reason_of(judged[number])
+        for name, number in refused.items():
+            if name in tree.named:
+                return _reason_of(judged[number])
         draft = tree.find_draft()
         if draft is not None:
             return f"{quote(os.fsdecode(draft))} is a temporary file of Paddock: run it again"
@@ -500,26 +499,13 @@ class Units:
             return before is not None and after is not None and differ_in_upstreams(before, after)
         return False
 
-    def _changed(self, tree: Naming) -> dict[bytes, int]:
-        return {
-            name: number
-            for path, number in self._in_work.items()
-            if (name := _below(tree.tree, path))
-        }
-
-    def _named_in(self, tree: Naming) -> frozenset[bytes]:
-        """Raises: HostError."""
-        changed = frozenset(self._changed(tree))
-        return tree.named(changed) if changed and tree.tree.is_sure else changed
-
     def _named(self, repository: _Repository) -> Iterable[int]:
         for tree in repository.trees:
-            changed = self._changed(tree)
             try:
-                named = self._named_in(tree)
+                named = tree.named
             except HostError:
-                named = frozenset(changed)
-            yield from (changed[name] for name in named)
+                named = frozenset(tree.changed)
+            yield from (tree.changed[name] for name in named)
 
     def _spread_refusals(self, refusals: dict[str, str]) -> dict[str, str]:
         held = dict(refusals)

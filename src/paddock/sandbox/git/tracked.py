@@ -15,7 +15,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Final
 
@@ -129,10 +129,19 @@ class TrackedNames:
 
         `workspace` is its real path. Names in no repository here may be in the one `outside`.
         """
-        looking = _Looking(root_fd, workspace, outside)
+
+        @cache
+        def place_of(directory: str) -> IndexPlace | None:
+            led_to = _find_lead(root_fd, directory, workspace)
+            if directory == "." and not led_to and outside is not None:
+                return outside
+            if led_to is None and directory != ".":
+                return place_of(directory.rpartition("/")[0] or ".")
+            return IndexPlace(directory, root_fd, f"{led_to}/") if led_to else None
+
         places: dict[IndexPlace, list[str]] = {}
         for name in closed:
-            place = looking.place(name.rpartition("/")[0] or ".")
+            place = place_of(name.rpartition("/")[0] or ".")
             if place is not None:
                 places.setdefault(place, []).append(name)
         looks = {place: self._look(root_fd, place, names) for place, names in places.items()}
@@ -162,45 +171,26 @@ class TrackedNames:
         return _Read(identity, names, find_indexed(place, files, folders))
 
 
-class _Looking(Struct):
-    root_fd: int
-    workspace: str
-    outside: IndexPlace | None
-    _known: dict[str, IndexPlace | None] = field(default_factory=dict[str, IndexPlace | None])
-
-    def place(self, directory: str) -> IndexPlace | None:
-        if directory not in self._known:
-            self._known[directory] = self._find(directory)
-        return self._known[directory]
-
-    def _find(self, directory: str) -> IndexPlace | None:
-        led_to = self._lead(directory)
-        if directory == "." and not led_to and self.outside is not None:
-            return self.outside
-        if led_to is None and directory != ".":
-            return self.place(directory.rpartition("/")[0] or ".")
-        return IndexPlace(directory, self.root_fd, f"{led_to}/") if led_to else None
-
-    def _lead(self, directory: str) -> str | None:
-        name = ".git" if directory == "." else f"{directory}/.git"
+def _find_lead(root_fd: int, directory: str, workspace: str) -> str | None:
+    """Return where the `.git` of a directory leads, empty for nowhere; None if it has none."""
+    name = ".git" if directory == "." else f"{directory}/.git"
+    try:
+        fd = detect_resolution().open(root_fd, directory, PASS)
+    except OSError:
+        return ""
+    with held_open(fd):
         try:
-            fd = detect_resolution().open(self.root_fd, directory, PASS)
+            look = os.stat(".git", dir_fd=fd, follow_symlinks=False)
+            if stat.S_ISDIR(look.st_mode):
+                return name
+            if stat.S_ISLNK(look.st_mode):
+                return find_inside(os.readlink(".git", dir_fd=fd), directory, workspace) or ""
+        except FileNotFoundError:
+            return None
         except OSError:
             return ""
-        with held_open(fd):
-            try:
-                look = os.stat(".git", dir_fd=fd, follow_symlinks=False)
-                if stat.S_ISDIR(look.st_mode):
-                    return name
-                if stat.S_ISLNK(look.st_mode):
-                    text = os.readlink(".git", dir_fd=fd)
-                    return find_inside(text, directory, self.workspace) or ""
-            except FileNotFoundError:
-                return None
-            except OSError:
-                return ""
-        content = find_content(self.root_fd, name, _LEAD_BYTES_MAX) or b""
-        return find_lead(content, directory, self.workspace) or ""
+    content = find_content(root_fd, name, _LEAD_BYTES_MAX) or b""
+    return find_lead(content, directory, workspace) or ""
 
 
 def list_tracked(root: Path) -> tuple[str, ...]:
@@ -344,9 +334,8 @@ class Sides(Struct, frozen=True):
 class Naming(Struct, dict=True):
     tree: WorkTree
     sides: Sides
-    _named: dict[frozenset[bytes], frozenset[bytes]] = field(
-        default_factory=dict[frozenset[bytes], frozenset[bytes]]
-    )
+    changed: Mapping[bytes, int] = field(default_factory=dict[bytes, int])
+    """The changed paths in this work tree, with the numbers of their changes."""
 
     def is_only_refreshed(self) -> bool:
         with _strictly():
@@ -368,13 +357,12 @@ class Naming(Struct, dict=True):
             known = {path for _, path, _, _ in self._indexes[0].walk()} if drafts else set[bytes]()
         return min(drafts - known, default=None)
 
-    def named(self, paths: frozenset[bytes]) -> frozenset[bytes]:
-        """Return those of the paths in index or HEAD, before or after. Raises: HostError."""
-        if paths not in self._named:
-            self._named[paths] = self._look_for(paths)
-        return self._named[paths]
-
-    def _look_for(self, paths: frozenset[bytes]) -> frozenset[bytes]:
+    @cached_property
+    def named(self) -> frozenset[bytes]:
+        """The changed paths in index or HEAD, before or after. Raises: HostError."""
+        paths = frozenset(self.changed)
+        if not paths or not self.tree.is_sure:
+            return paths
         # A sparse index has a whole directory as one entry.
         sparse = frozenset(
             os.fsencode(f"{above}/")
