@@ -198,8 +198,8 @@ class Wall:
         self._outside: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._tallies: list[NetworkTally] = []
         """One per running command; a session's share a network. The last one has the limits."""
-        self._recording: list[asyncio.Task[None]] = []
-        """Records of refusals being written; the command's end waits for them."""
+        self._recording: set[asyncio.Task[None]] = set()
+        """Records being written; the command's end waits for them."""
         self._is_ended = False
         self._notices: deque[bytes] = deque()
 
@@ -495,10 +495,7 @@ class Wall:
         from paddock.network.requests import serve_requests  # noqa: PLC0415 - few hosts need it
 
         gate = RequestGate(self, host, port, reach)
-        try:
-            await serve_requests(client, host, port, gate, authority, self.terms.credentials)
-        finally:
-            await asyncio.gather(*gate.closing)
+        await serve_requests(client, host, port, gate, authority, self.terms.credentials)
 
     # --- what was refused -------------------------------------------------------------
 
@@ -517,10 +514,11 @@ class Wall:
             if remedy not in ("", SHOW_NETWORK):
                 text += f"; a person can allow it: {show_name(remedy)}"
             self._notices.append(f"{text}\n".encode())
-            recording = self._record_after(
-                self.terms.witness.refused, RefusedConnection(host, port, why, remedy)
-            )
-            self._recording.append(asyncio.get_running_loop().create_task(recording))
+            event = RefusedConnection(host, port, why, remedy)
+            self.record_later(self.terms.witness.refused, event)
+
+    def record_later(self, act: Callable[..., Any], event: Any) -> None:
+        self._start(self._record_after(act, event), self._recording)
 
     @staticmethod
     def _start(
@@ -539,7 +537,6 @@ class RequestGate:
         self._wall, self._host, self._port, self._reach = wall, host, port, reach
         self._opened: OpenedConnection | None = None
         self._began = 0.0
-        self.closing: set[asyncio.Task[None]] = set()
 
     async def judge(self, method: str, target: str) -> str:
         """Return "" if the request is allowed, else the rule that refuses it."""
@@ -573,7 +570,7 @@ class RequestGate:
         if self._opened is not None:
             took_s = time.monotonic() - self._began
             event = ClosedConnection(self._opened, self._host, sent, received, took_s, "closed")
-            self.closing.add(asyncio.get_running_loop().create_task(self._wall.close(event)))
+            self._wall.record_later(self._wall.terms.witness.closed, event)
 
     def refused(self, code: str, said: str) -> None:
         """Record a request that failed, or was refused without a rule."""

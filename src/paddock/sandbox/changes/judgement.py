@@ -8,7 +8,7 @@ bits, links that lead out, impossible names. In a git directory the preset decid
 
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec import Struct, field
@@ -32,6 +32,7 @@ from paddock.policy.settings import Commit, Git
 from paddock.sandbox.changes.differences import (
     ChangeKind,
     CommandChange,
+    CommandDifferences,
     OpenLayers,
     is_only_touched,
 )
@@ -333,14 +334,6 @@ def _refused(change: CommandChange, code: str, reason: str) -> JudgedChange:
 _BYTES_MAX: Final = 256_000_000
 
 
-class Unseen(Struct, frozen=True):
-    closed: Sequence[str] = ()
-    shown: Collection[str] = ()
-    """The closed names, and names below them, that it was shown after all."""
-    too_deep: Sequence[str] = ()
-    """Directories below which changes were not read."""
-
-
 class _Repository(Struct):
     trees: list[Naming] = field(default_factory=list[Naming])
     inside: list[int] = field(default_factory=list[int])
@@ -349,20 +342,16 @@ class _Repository(Struct):
 
 class Units:
     def __init__(
-        self,
-        found: Sequence[CommandChange],
-        directories: Sequence[GitDirectory],
-        layers: OpenLayers,
-        unseen: Unseen,
-        workspace: str,
+        self, differences: CommandDifferences, layers: OpenLayers, context: JudgeContext
     ) -> None:
-        self._found = found
-        self._layers = layers
-        self._unseen = unseen
-        self._by_path = {each.path: each for each in found}
+        self._found, self._too_deep = differences.found, differences.too_deep
+        self._layers, self._closed = layers, context.unseen
+        # The closed names, and names below them, that it was shown after all.
+        self._shown = context.shown - context.stand_ins
+        self._by_path = {each.path: each for each in self._found}
         self._repositories: defaultdict[str, _Repository] = defaultdict(_Repository)
-        if directories:
-            self._group(directories, workspace)
+        if context.repositories:
+            self._group(context.repositories, context.workspace)
 
     def settle(self, judged: Sequence[JudgedChange]) -> tuple[JudgedChange, ...]:
         judged = self._with_asides(judged)
@@ -446,13 +435,13 @@ class Units:
         draft = tree.find_draft()
         if draft is not None:
             return f"{quote(os.fsdecode(draft))} is a temporary file of Paddock: run it again"
-        deep = next((path for path in self._unseen.too_deep if _below(tree.tree, path)), None)
+        deep = next((path for path in self._too_deep if _below(tree.tree, path)), None)
         if deep is not None:
             return f"{quote(deep)} is too deep to be read"
-        closed = _all_below(tree.tree, self._unseen.closed)
+        closed = _all_below(tree.tree, self._closed)
         if closed and not tree.tree.is_sure:
             return "the location of its work tree cannot be determined"
-        shown = _all_below(tree.tree, self._unseen.shown)
+        shown = _all_below(tree.tree, self._shown)
         unseen = tree.find_unseen(closed, shown) if closed else None
         if unseen is None:
             return ""
@@ -527,17 +516,10 @@ class Units:
         for root, (name, _) in by_root.items():
             for above in (".", *directories_above(root)):
                 outer, tree = by_root.get(above, (name, None))
-                if tree is not None and outer != name and self._has_moved(tree, root):
+                if tree is not None and outer != name and tree.has_moved(_below(tree.tree, root)):
                     ties.setdefault(outer, []).append(name)
                     ties.setdefault(name, []).append(outer)
         return ties
-
-    @staticmethod
-    def _has_moved(tree: Naming, root: str) -> bool:
-        try:
-            return tree.has_moved(_below(tree.tree, root))
-        except HostError:
-            return True
 
 
 def _below(tree: WorkTree, path: str) -> bytes:

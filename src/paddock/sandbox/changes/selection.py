@@ -36,7 +36,6 @@ from paddock.sandbox.changes.judgement import (
     JudgeContext,
     JudgedChange,
     Units,
-    Unseen,
     follow_directories,
     judge_changes,
     refuse,
@@ -195,8 +194,7 @@ def settle(
     if context.git == "safe":
         nested = {each.path: each.nested for each in repositories}
         changes = [_with_content(each, nested, layers.upper_fd) for each in changes]
-    unseen = Unseen(context.unseen, context.shown - context.stand_ins, differences.too_deep)
-    units = Units(found, repositories, layers, unseen, context.workspace)
+    units = Units(differences, layers, context)
     # A name that another process changed may have been unseen as well.
     renames = Renames(found, layers, (*context.unseen, *differences.conflicts))
     obstacles = Obstacles(found, layers, context.policy.guards)

@@ -21,6 +21,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from paddock.errors import HostError
 from paddock.pattern import lazy_pattern
 from paddock.sandbox.git.index import (
     FILE_MODES,
@@ -415,7 +416,11 @@ class Naming(Struct, dict=True):
         return None
 
     def has_moved(self, submodule: bytes) -> bool:
-        before, after = self._find(frozenset({submodule}))
+        """Return True also where that cannot be read."""
+        try:
+            before, after = self._find(frozenset({submodule}))
+        except HostError:
+            return True
         return set(map(_key, before)) != set(map(_key, after))
 
     @cached_property
