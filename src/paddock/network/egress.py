@@ -82,12 +82,19 @@ class Egress:
         literal = _literal(host)
         found = await self._resolve(host, port) if literal is None else [literal]
         own = tuple(_own_networks())
+
+        def why_denied(address: Address, allowed: tuple[Network, ...], judge: NetworkJudge) -> str:
+            denial = judge.find_denial(address, port)
+            if denial is not None:
+                return f": {denial.said}"
+            usable = allowed if literal is None else [*filter(_is_one_kind, allowed)]
+            problem = judge_address(address, usable, own)
+            return problem and f", which is {problem}"
+
         ways: list[Address] = []
         why = remedy = ""
         for address in found:
-            is_named = literal is None
-            problems = (_why_denied(address, port, *each, own, is_named=is_named) for each in terms)
-            problem = next(filter(None, problems), "")
+            problem = next(filter(None, (why_denied(address, *each) for each in terms)), "")
             if problem:
                 why = why or f"it resolves to {address}{problem}"
                 remedy = remedy or _remedy(address, host, port, terms, own)
@@ -167,22 +174,6 @@ def _literal(host: str) -> Address | None:
         return ip_address(host)
     except ValueError:
         return None
-
-
-def _why_denied(
-    address: Address,
-    port: int,
-    allowed: tuple[Network, ...],
-    judge: NetworkJudge,
-    own: tuple[Network, ...],
-    *,
-    is_named: bool,
-) -> str:
-    denial = judge.find_denial(address, port)
-    if denial is not None:
-        return f": {denial.said}"
-    problem = judge_address(address, allowed if is_named else [*filter(_is_one_kind, allowed)], own)
-    return problem and f", which is {problem}"
 
 
 def _remedy(

@@ -181,10 +181,9 @@ class CommitCondition(Struct, frozen=True):
 def _node(change: StagedChange) -> NodeKind:
     if isinstance(change, MakeLink):
         return NodeKind.LINK
+    is_directory = isinstance(change, MakeDirectory | RemoveDirectory)
     if isinstance(change, SetMetadata):
         is_directory = isinstance(change.old, Seen) and change.old.status.is_directory
-        return NodeKind.DIRECTORY if is_directory else NodeKind.FILE
-    is_directory = isinstance(change, MakeDirectory | RemoveDirectory)
     return NodeKind.DIRECTORY if is_directory else NodeKind.FILE
 
 

@@ -437,7 +437,7 @@ def _write(path: bytes, content: bytes) -> None:
 
 _NAME_SERVERS = range(53, 255)
 """Of 127.0.0.0/24: each process that serves a network has its own."""
-SYNTHETIC = ("198.18.0.0", 15)
+SYNTHETIC = b"198.18.0.0/15"
 """Addresses that represent names, from a range reserved for device benchmarks (RFC 2544)."""
 OWN_ADDRESS = "198.18.0.1"
 _BACKLOG = 128
@@ -488,10 +488,10 @@ def open_network(literals: list[bytes]) -> list[int]:
         struct.pack("=BBBBI", _socket.AF_INET, 32, 0, _SCOPE_HOST, _LO),
         ((_LOCAL, own), (_ADDRESS, own)),
     )
-    for address, bits in (SYNTHETIC, *_networks(literals)):
-        head = struct.pack(
-            "=8BI", _socket.AF_INET, bits, 0, 0, _LOCAL_TABLE, _STATIC, _SCOPE_HOST, _LOCAL_ROUTE, 0
-        )
+    for network in (SYNTHETIC, *literals):
+        address, _, bits = network.decode("ascii").partition("/")
+        route = _LOCAL_TABLE, _STATIC, _SCOPE_HOST, _LOCAL_ROUTE
+        head = struct.pack("=8BI", _socket.AF_INET, int(bits), 0, 0, *route, 0)
         device = struct.pack("=I", _LO)
         _ask(
             sock, _NEW_ROUTE, head, ((_DESTINATION, _socket.inet_aton(address)), (_DEVICE, device))
@@ -547,11 +547,6 @@ def join_network(user: int, network: int) -> None:
         # A change of capabilities makes /proc/self inaccessible, which is needed to map users.
         syscalls.set_dumpable(True)
     mounts.enter_namespace(network, mounts.NEW_NETWORK)
-
-
-def _networks(literals: list[bytes]) -> list[tuple[str, int]]:
-    parts = (literal.decode("ascii").partition("/") for literal in literals)
-    return [(address, int(bits)) for address, _, bits in parts]
 
 
 def listen_within(user: int, network: int, wanted: bytes, reply: int) -> None:
