@@ -242,8 +242,6 @@ _OF_ALL: Final = lazy_pattern(
 )
 """Shared by the worktrees of a repository, according to gitrepository-layout(5)."""
 _OF_ONE: Final = lazy_pattern(r"(?:logs/)?refs/(?:bisect|worktree|rewritten)(?:/.*)?")
-_LOCKED: Final = "a lock of git, left over or in use by another process"
-_NOT_ORDINARY: Final = "no ordinary git operation writes it"
 
 
 class NodeKind(Enum):
@@ -408,7 +406,11 @@ def _judge_other(inner: str, directory: GitDirectory) -> GitRuling:
     is_aside = _LITTER.fullmatch(inner) is not None
     if directory.is_new:
         is_aside |= _TEMPLATE.fullmatch(inner) is not None
-    return GitRuling(False, _why_not(inner), is_aside)
+    why = f"no ordinary git operation writes it: {quote(inner)}"
+    if inner.endswith(".lock"):
+        why = "a lock of git, left over or in use by another process"
+    why = next((code for name, code in _CODE if name.fullmatch(inner)), why)
+    return GitRuling(False, why, is_aside)
 
 
 def _judge_directory(inner: str, change: GitChange, directory: GitDirectory) -> GitRuling:
@@ -445,10 +447,3 @@ def _gone(phase: Phase) -> Phase:
     if phase is Phase.OBJECTS:
         return Phase.GONE_OBJECTS
     return Phase.GONE_STATE if phase is Phase.STATE else Phase.GONE_REFS
-
-
-def _why_not(inner: str) -> str:
-    for name, why in _CODE:
-        if name.fullmatch(inner) is not None:
-            return why
-    return _LOCKED if inner.endswith(".lock") else f"{_NOT_ORDINARY}: {quote(inner)}"
