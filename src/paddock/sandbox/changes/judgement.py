@@ -337,7 +337,6 @@ _BYTES_MAX: Final = 256_000_000
 class _Repository(Struct):
     trees: list[Naming] = field(default_factory=list[Naming])
     inside: list[int] = field(default_factory=list[int])
-    is_formed: bool | None = None
 
 
 class Units:
@@ -457,13 +456,11 @@ class Units:
         return marked
 
     def _is_formed(self, repository: _Repository) -> bool:
-        if repository.is_formed is None:
-            repository.is_formed = any(
-                self._found[number].node is not NodeKind.DIRECTORY
-                and not self._is_aside(repository, number)
-                for number in repository.inside
-            )
-        return repository.is_formed
+        return any(
+            self._found[number].node is not NodeKind.DIRECTORY
+            and not self._is_aside(repository, number)
+            for number in repository.inside
+        )
 
     def _is_aside(self, repository: _Repository, number: int) -> bool:
         try:
