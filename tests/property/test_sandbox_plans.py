@@ -138,9 +138,9 @@ changes = st.builds(
     any_names,
     st.sampled_from(ChangeKind),
     st.sampled_from(NodeKind),
-    st.integers(0, 0o7777),
-    st.text(max_size=8),
-    st.one_of(st.none(), st.binary(max_size=60)),
+    mode=st.integers(0, 0o7777),
+    link_text=st.text(max_size=8),
+    content=st.one_of(st.none(), st.binary(max_size=60)),
 )
 
 

@@ -1,6 +1,7 @@
 """A bare plane's own directories before commands: what is committed, what is open and hidden."""
 
 import pytest
+from msgspec.structs import replace
 
 from paddock.policy.engine import load_policy
 from paddock.sandbox.changes.differences import ChangeKind, CommandChange
@@ -31,9 +32,7 @@ def test_a_command_neither_removes_replaces_links_nor_opens_an_own_directory(pat
     for change in changes:
         assert codes(PlaneKind.BARE, change) == ["policy.protected"], change
         assert codes(PlaneKind.PROJECT, change) == [""], change
-        below = CommandChange(
-            f"HO2/scratch/{path}", change.kind, change.node, change.mode, change.link_text
-        )
+        below = replace(change, path=f"HO2/scratch/{path}")
         assert codes(PlaneKind.BARE, below) == [""], below
 
 
