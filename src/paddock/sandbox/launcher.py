@@ -238,6 +238,35 @@ class StageDirectories(Struct, eq=False):
         self.close()
 
 
+class CopiedLayer(Struct, eq=False):
+    """A copy of a running command's changes at one moment."""
+
+    running: RunningLauncher
+    name: str
+    fd: int
+    marks: dict[str, tuple[int, ...]]
+    """Each entry's mark at that moment."""
+    new_mode: int | None = None
+
+    @classmethod
+    def make(cls, running: RunningLauncher) -> "CopiedLayer":
+        """Create an empty layer. Raises: HostError."""
+        name = f"copy-{secrets.token_hex(8)}"
+        with host_error("cannot copy the changes of a command"):
+            os.mkdir(name, 0o700, dir_fd=running.area.fd)
+            fd = os.open(name, DIRECTORY, dir_fd=running.area.fd)
+        return cls(running, name, fd, {})
+
+    def open_upper(self) -> int:
+        return os.dup(self.fd)
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+            self.running.remove(self.name)
+
+
 class Launcher:
     def __init__(self, staging: Path, outside: "Callable[[], Egress] | None" = None) -> None:
         """`staging` is private, on a real file system, and out of every agent's reach.

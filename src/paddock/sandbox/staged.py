@@ -2,7 +2,6 @@
 
 import os
 import re
-import secrets
 import shlex
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -49,7 +48,7 @@ from paddock.sandbox.connections import allowing
 from paddock.sandbox.git.tracked import INDEX_BYTES_MAX, KnownIndex
 from paddock.sandbox.git_layer import NOTHING_SHOWN, OpenedGit, ShownNames, differing
 from paddock.sandbox.host.host_facts import find_content
-from paddock.sandbox.launcher import RunningLauncher, StageDirectories
+from paddock.sandbox.launcher import CopiedLayer, StageDirectories
 from paddock.sandbox.streams import OUTPUT_BYTES, Streams
 from paddock.sandbox.values import (
     CommandEnd,
@@ -62,7 +61,6 @@ from paddock.sandbox.values import (
     Warned,
 )
 from paddock.storage.atomic import host_error
-from paddock.storage.disk import DIRECTORY
 from paddock.text.show import name_some, show_name
 from paddock.values.calls import Json
 from paddock.values.entries import digest_of
@@ -333,35 +331,6 @@ def _missed_names(text: str) -> Iterator[str]:
 
 _OVER: Final = "the command changed too much"
 _NOT_AS_SHOWN: Final = "the changes are no longer those that were shown"
-
-
-class CopiedLayer(Struct, eq=False):
-    """A copy of a running command's changes at one moment."""
-
-    running: RunningLauncher
-    name: str
-    fd: int
-    marks: dict[str, tuple[int, ...]]
-    """Each entry's mark at that moment."""
-    new_mode: int | None = None
-
-    @classmethod
-    def make(cls, running: RunningLauncher) -> "CopiedLayer":
-        """Create an empty layer. Raises: HostError."""
-        name = f"copy-{secrets.token_hex(8)}"
-        with host_error("cannot copy the changes of a command"):
-            os.mkdir(name, 0o700, dir_fd=running.area.fd)
-            fd = os.open(name, DIRECTORY, dir_fd=running.area.fd)
-        return cls(running, name, fd, {})
-
-    def open_upper(self) -> int:
-        return os.dup(self.fd)
-
-    def close(self) -> None:
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
-            self.running.remove(self.name)
 
 
 class Ran(Struct, frozen=True):

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from paddock.sandbox.values import OnOutput, WaitingChanges
     from paddock.storage.notes import DoingEntry, DoingKind
 
-
 SCHEMA_VERSION = 1  # part of every approval's digest: a changed schema voids old approvals
 
 

@@ -38,8 +38,8 @@ from paddock.sandbox.hidden import KnownDirectory
 from paddock.sandbox.host.host_facts import directories_above, find_content
 from paddock.sandbox.inside import protocol
 from paddock.sandbox.inside.protocol import ViewChange
-from paddock.sandbox.launcher import StageDirectories
-from paddock.sandbox.staged import CopiedLayer, Ran, StagedCommand
+from paddock.sandbox.launcher import CopiedLayer, StageDirectories
+from paddock.sandbox.staged import Ran, StagedCommand
 from paddock.sandbox.streams import (
     BYTES_A_CHARACTER_MAX,
     OUTPUT_BYTES,
