@@ -177,8 +177,9 @@ def loaded(place: str) -> Work:
 
     def work(options: Options, console: Console) -> Reply | int:
         module, _, name = place.partition(":")
-        answer: Work = getattr(import_module(f"paddock.apps.{module}"), name)
-        return answer(options, console)
+        return cast("Work", getattr(import_module(f"paddock.apps.{module}"), name))(
+            options, console
+        )
 
     return work
 

@@ -8,7 +8,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -58,7 +58,8 @@ class Console(Struct, frozen=True):
         os.close(held)
         nothing = Path(os.devnull)
         stdin = sys.stdin or nothing.open(encoding="utf-8")
-        stdout = sys.stdout or _unwritable(nothing)
+        # Read-only: a flush fails with EBADF (write(2)).
+        stdout = sys.stdout or os.fdopen(os.open(nothing, os.O_RDONLY), "w", encoding="utf-8")
         stderr = sys.stderr or nothing.open("w", encoding="utf-8")
         for stream in (stdout, stderr):
             reconfigure = getattr(stream, "reconfigure", None)
@@ -151,17 +152,10 @@ def _here(environment: Mapping[str, str]) -> Path:
     """Return the working directory by the shell's name for it, as `pwd -L` (POSIX) prints it."""
     named = environment.get("PWD", "")
     if named.startswith("/") and ".." not in Path(named).parts:
-        try:
+        with suppress(OSError, ValueError):
             if Path(named).samefile("."):
                 return Path(named)
-        except (OSError, ValueError):
-            return Path.cwd()
     return Path.cwd()
-
-
-def _unwritable(file: Path) -> TextIO:
-    """Open a replacement for a closed standard output: a flush fails with EBADF (write(2))."""
-    return os.fdopen(os.open(file, os.O_RDONLY | os.O_CLOEXEC), "w", encoding="utf-8")
 
 
 def forget(stream: TextIO) -> None:

@@ -15,12 +15,10 @@ from paddock import limits
 from paddock.errors import HostError, UsageError
 from paddock.text.show import quote
 
-_PORT_MAX = 65_535
-
 
 def listen(host: str, port: int) -> socket.socket:
     """Raises: UsageError; HostError: the address cannot be used, its cause says why."""
-    if not 0 <= port <= _PORT_MAX:
+    if not 0 <= port <= 65_535:
         raise UsageError(f"invalid port {port}", where="--port", hint="0 means any free port")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
