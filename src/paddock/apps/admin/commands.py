@@ -175,17 +175,16 @@ def _entry_row(stored: StoredEntry) -> Row:
 
 
 def _verify_ledgers(context: AdminContext) -> None:
-    layout = context.project.layout
     rows: list[Row] = []
-    for name in LEDGERS:
-        if not layout.ledger_paths()[name].exists():
+    for ledger in [ledger_of(context.project, name) for name in LEDGERS]:
+        if not ledger.path.exists():
             continue
-        report = audit_ledger(ledger_of(context.project, name))
+        report = audit_ledger(ledger)
         state = TextSpan("DAMAGED", TextLook.BAD)
         if report.is_whole:
             state = TextSpan("whole", TextLook.GOOD)
         head = "" if report.head is None else f"{report.head.seq} {report.head.hash[:16]}"
-        rows.append(row(name, state, str(report.entries), head))
+        rows.append(row(ledger.name, state, str(report.entries), head))
     context.show(ShownTable(tuple(rows), ("ledger", "state", "entries", "head")))
 
 
