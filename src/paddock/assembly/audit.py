@@ -21,7 +21,8 @@ import paddock
 from paddock import errors
 from paddock.assembly import ledgers
 from paddock.assembly.project import PlaneSite, Project
-from paddock.ledger.checkpoint import Anchor, set_aside_notes
+from paddock.ledger.anchors import Anchor
+from paddock.ledger.checkpoint import set_aside_notes
 from paddock.ledger.export import Exported, PageText, export_page, make_page
 from paddock.ledger.format.line import leaf_hash
 from paddock.ledger.format.lines import StoredEntry, inspect_line, parse_genesis
