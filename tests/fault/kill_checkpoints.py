@@ -21,8 +21,9 @@ from typing import NoReturn
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).parents[2])]
 
+from paddock.ledger.anchors import DirectoryAnchor
 from paddock.ledger.append import LedgerFile
-from paddock.ledger.checkpoint import AutoCheckpoint, DirectoryAnchor, Pace
+from paddock.ledger.checkpoint import AutoCheckpoint, Pace
 from paddock.ledger.verify import Held, verify
 from tests.support.children import kill_after, start
 from tests.support.ledgers import note

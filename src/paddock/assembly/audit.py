@@ -22,7 +22,8 @@ from paddock import errors
 from paddock.assembly import ledgers
 from paddock.assembly.ledgers import PlaneLedger, ledger_of
 from paddock.assembly.project import PlaneSite, Project
-from paddock.ledger.checkpoint import Anchor, set_aside_notes
+from paddock.ledger.anchors import Anchor
+from paddock.ledger.checkpoint import set_aside_notes
 from paddock.ledger.export import Exported, PageText, export_page, make_page
 from paddock.ledger.format.line import leaf_hash
 from paddock.ledger.format.lines import StoredEntry, inspect_line, parse_genesis

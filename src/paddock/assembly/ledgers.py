@@ -14,17 +14,9 @@ from msgspec.structs import replace
 from paddock import limits
 from paddock.assembly.project import PlaneSite, Project
 from paddock.errors import ConfigError, HostError
+from paddock.ledger.anchors import Anchor, CommandAnchor, DirectoryAnchor, GitAnchor
 from paddock.ledger.append import LedgerFile
-from paddock.ledger.checkpoint import (
-    USUAL_PACE,
-    Anchor,
-    AutoCheckpoint,
-    Checkpointer,
-    CommandAnchor,
-    DirectoryAnchor,
-    GitAnchor,
-    Pace,
-)
+from paddock.ledger.checkpoint import USUAL_PACE, AutoCheckpoint, Checkpointer, Pace
 from paddock.ledger.format.lines import Genesis, is_key_name
 from paddock.ledger.format.notes import SignedCheckpoint
 from paddock.ledger.read import find_genesis

@@ -28,7 +28,7 @@ from paddock.assembly.project import (
 )
 from paddock.assembly.shells import LazyShell, ShellSetup
 from paddock.gates.checks import CHECKS, CHECKS_FOR_MODELS, run_gates
-from paddock.gates.evidence import GateEvidence, Watcher, watch_nothing
+from paddock.gates.evidence import GateEvidence, Watcher, unwatched
 from paddock.gates.results import G4, GateResult, Status, gate_entry
 from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.read import gone_error
@@ -265,9 +265,7 @@ class GateRun(Struct, frozen=True):
         return any(result.status is Status.FAIL for result in self.results)
 
 
-def check_gates(
-    project: Project, names: Sequence[str], watcher: Watcher = watch_nothing
-) -> GateRun:
+def check_gates(project: Project, names: Sequence[str], watcher: Watcher = unwatched) -> GateRun:
     """Run these gates for an operator; acceptance commands run in the sandbox, after the others."""
     require_bare(project, "gates", "gate")
     with open_depot(project) as depot:
@@ -284,7 +282,7 @@ def check_gates_for_model(project: Project, names: Sequence[str], agent: str) ->
     """Run these gates for a model: no acceptance command runs."""
     settle_sets(project)
     with Workspace.open(str(project.layout.root)) as workspace:
-        ground = _ground(project, workspace, change.NoAcceptance(), watch_nothing)
+        ground = _ground(project, workspace, change.NoAcceptance(), unwatched)
         with change.PendingChange(project.layout).try_at_rest() as is_at_rest:
             if not is_at_rest:
                 # A result about an incomplete change would be wrong.

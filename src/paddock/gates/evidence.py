@@ -63,7 +63,7 @@ Watcher = Callable[[str, str], object]
 """Called when a gate begins, with an empty text, and when a slow step of it begins."""
 
 
-def watch_nothing(gate: str, step: str) -> None:
+def unwatched(gate: str, step: str) -> None:
     del gate, step
 
 
@@ -77,7 +77,7 @@ class GateEvidence(Struct, frozen=True, dict=True, kw_only=True):
     witness: LedgerWitness
     now: float
     plane_is_dev: bool
-    watcher: Watcher = watch_nothing
+    watcher: Watcher = unwatched
 
     @cached_property
     def installed(self) -> InstalledSet:

@@ -1,4 +1,4 @@
-"""Create checkpoints of a ledger when they are due; store them beside it and outside the plane.
+"""Create checkpoints of a ledger and store them beside it, automatically when they are due.
 
 The durable lines are hashed and must chain; the signer compares the result with its last checkpoint
 and signs; the note is stored; then the tree's edge advances. No thread waits for an append lock
@@ -9,11 +9,11 @@ while it holds the lock on `checkpoints/`, or the reverse. A failed checkpoint s
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -22,17 +22,14 @@ from paddock.errors import ConfigError, HostError, LedgerDamagedError, PaddockEr
 from paddock.ledger.format.lines import Head
 from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint, consistency_path
 from paddock.ledger.read import LedgerReader, failing
-from paddock.ledger.signing import NoteProgram, Signer, failed, require_growth, run_command
+from paddock.ledger.signing import Signer, require_growth
 from paddock.ledger.tail import NOTHING_DURABLE, LedgerPaths, Mark
-from paddock.ledger.tree import TreeFiles, checkpoints_folder, note_sizes, read_notes
+from paddock.ledger.tree import TreeFiles, checkpoints_folder, note_sizes
 from paddock.pattern import lazy_pattern
-from paddock.storage.atomic import is_temporary_name, make_directories, read_file, replace_file
+from paddock.storage.atomic import is_temporary_name, make_directories, replace_file
 from paddock.storage.locks import call_after_fork, locked, try_locked
 from paddock.values import entries as events
 from paddock.values.entries import Entry
-
-if TYPE_CHECKING:
-    from subprocess import CompletedProcess
 
 
 class Checkpointer:
@@ -268,151 +265,6 @@ class AutoCheckpoint:
                 said = "paddock: the newest entries of %a are covered by no exported checkpoint: %s"
                 getLogger("paddock.ledger").warning(said, self._checkpointer.ledger, self.problem)
             self._reported = self.problem
-
-
-# Anchors store the topmost ledger's checkpoints outside the plane: directory, git or command. Only
-# the user's configuration names one: a project that could name one could run a program, or send the
-# proof to a place that no one checks.
-
-_ANCHOR_HINT: Final = "the user's configuration names it: [ledger] anchor"
-_GIT: Final = (
-    "git",
-    # Run no hook of the repository, signing program or pager. A filter may run, but never on a
-    # note: only on other files, which git compares if they were added just before.
-    *("-c", "core.hooksPath=/dev/null", "-c", "commit.gpgSign=false", "-c", "core.fsmonitor=false"),
-    *("-c", "user.name=paddock", "-c", "user.email=paddock@localhost"),
-)
-
-
-class Anchor(Protocol):
-    @property
-    def where(self) -> str: ...
-
-    def read(self) -> list[str]: ...  # the stored notes, the newest last
-
-    def store(self, signed: SignedCheckpoint) -> None: ...
-
-    def accept_rollback(self, signed: SignedCheckpoint) -> None:
-        """Store the note of a ledger whose rollback was accepted; earlier notes no longer count."""
-
-
-class DirectoryAnchor:
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.where = f"the directory {str(folder)!a}"
-
-    def read(self) -> list[str]:
-        return [note for _, note in read_notes(self._folder)]
-
-    def store(self, signed: SignedCheckpoint) -> None:
-        make_directories(self._folder)
-        store_note(self._folder, signed)
-
-    def accept_rollback(self, signed: SignedCheckpoint) -> None:
-        set_aside_notes(self._folder, 0)
-        self.store(signed)
-
-
-class GitAnchor:
-    """A file in a git repository, committed at each checkpoint; git keeps all versions."""
-
-    def __init__(self, repository: Path, name: str, environment: Sequence[tuple[str, str]]) -> None:
-        """`repository` may be any directory in it; `name` is a file below its `paddock/`."""
-        self._repository, self._environment = repository, dict(environment)
-        self._name = f"paddock/{name}.checkpoint"
-        self._file = repository / self._name
-        self.where = f"the git repository {str(repository)!a}"
-
-    def read(self) -> list[str]:
-        # Threat: with a lost branch or object git fails; that must not pass for an anchor without
-        # notes, which only a successful listing proves.
-        if not self._newest_commit() or not self._committed():
-            return []
-        return [self._git("cat-file", "blob", f"HEAD:./{self._name}")]
-
-    def store(self, signed: SignedCheckpoint) -> None:
-        self._commit(signed, f"Checkpoint {signed.checkpoint.size} of {signed.checkpoint.origin}")
-
-    def accept_rollback(self, signed: SignedCheckpoint) -> None:
-        origin, size = signed.checkpoint.origin, signed.checkpoint.size
-        self._commit(signed, f"Accept the rollback of {origin} to {size}")
-
-    def _commit(self, signed: SignedCheckpoint, message: str) -> None:
-        from tempfile import TemporaryDirectory  # noqa: PLC0415 - only for git anchors
-
-        note = signed.note.encode()
-        before = self._newest_commit()
-        # Not `git add`: it runs filters, which may change the note and invalidate it.
-        stored = self._git("hash-object", "-w", "--stdin", given=note)
-        if before and f" {stored}\t" in self._committed():
-            return
-        entry = f"100644,{stored},{self._git('rev-parse', '--show-prefix')}{self._name}"
-        # Also in the user's index: otherwise their next commit would remove the note.
-        self._git("update-index", "--add", "--cacheinfo", entry)
-        make_directories(self._file.parent)
-        if read_file(self._file, limits.checkpoint_note_bytes_max) != note:
-            replace_file(self._file, note)
-        with TemporaryDirectory(prefix="paddock-anchor-") as folder:
-            own = {"GIT_INDEX_FILE": os.path.join(folder, "index")}
-            if before:
-                self._git("read-tree", before, more=own)
-            self._git("update-index", "--add", "--cacheinfo", entry, more=own)
-            tree = self._git("write-tree", more=own)
-        parent = ("-p", before) if before else ()
-        commit = self._git("commit-tree", *parent, "-m", message, tree)
-        self._git("update-ref", "-m", message, "HEAD", commit, before)
-
-    def _newest_commit(self) -> str:
-        done = self._run("rev-parse", "--verify", "--quiet", "HEAD")
-        if done.returncode == 0:
-            return os.fsdecode(done.stdout).removesuffix("\n")
-        if done.returncode != 1:
-            raise failed(self.where, done, _ANCHOR_HINT)
-        if self._git("rev-list", "--all", "--reflog", "--max-count=1"):
-            said = "the checked-out branch has no commit, and the repository has some"
-            hint = f"check out the branch that holds the checkpoints; {_ANCHOR_HINT}"
-            raise HostError(said, where=self.where, hint=hint)
-        return ""
-
-    def _committed(self) -> str:
-        return self._git("ls-tree", "HEAD", "--", self._name)
-
-    def _git(
-        self, *arguments: str, given: bytes = b"", more: Mapping[str, str] | None = None
-    ) -> str:
-        done = self._run(*arguments, given=given, more=more)
-        if done.returncode != 0:
-            raise failed(self.where, done, _ANCHOR_HINT)
-        # Keep a note byte for byte; of other answers strip the last line feed.
-        if arguments[0] == "cat-file":
-            return done.stdout.decode(errors="replace")
-        return os.fsdecode(done.stdout).removesuffix("\n")
-
-    def _run(
-        self, *arguments: str, given: bytes = b"", more: Mapping[str, str] | None = None
-    ) -> "CompletedProcess[bytes]":
-        command = (*_GIT, "-C", str(self._repository), *arguments)
-        return run_command(command, given, {**self._environment, **(more or {})}, self.where)
-
-
-class CommandAnchor:
-    """Runs `PROGRAM… store|accept-rollback|read ORIGIN`; notes go to stdin and come from `read`."""
-
-    def __init__(
-        self, command: Sequence[str], origin: str, environment: Sequence[tuple[str, str]]
-    ) -> None:
-        self.where = f"the command {command[0]!a}"
-        self._program = NoteProgram(command, origin, dict(environment), self.where, _ANCHOR_HINT)
-
-    def read(self) -> list[str]:
-        note = self._program.ask("read")
-        return [note] if note else []
-
-    def store(self, signed: SignedCheckpoint) -> None:
-        self._program.ask("store", signed.note)
-
-    def accept_rollback(self, signed: SignedCheckpoint) -> None:
-        self._program.ask("accept-rollback", signed.note)
 
 
 # Paths allowed in `NAME.d/`. A ballast file has a name only between two system calls, unless a kill

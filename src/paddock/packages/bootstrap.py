@@ -39,7 +39,7 @@ from paddock.packages.archive import (
 )
 from paddock.packages.change import Depot, Swap, carry_out, changing, transaction_of
 from paddock.packages.install import draft_receipt
-from paddock.packages.installed import Act, InstallReceipt, digest_of_set
+from paddock.packages.installed import InstallReceipt, Put, digest_of_set
 from paddock.packages.ledger import Record, enrolled_entry, installed_entry
 from paddock.packages.manifest import (
     FILE_MODE,
@@ -281,7 +281,7 @@ def _swap(depot: Depot, founding: Founding) -> Swap:
         files = {packed.path: packed for packed in archive.files}
         for asset in archive.manifest.assets:
             if asset.path not in founding.later:
-                swap.add(Act(asset.path, asset, None), files)
+                swap.add(Put(asset, None), files)
         manifest = archive.manifest
         swap.write(manifest_path(manifest.package_id), manifest.canonical, FILE_MODE)
     return swap

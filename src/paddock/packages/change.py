@@ -31,11 +31,12 @@ from paddock.packages.installed import (
     InstalledSet,
     InstallReceipt,
     Load,
+    Put,
     load_alone,
     read_installed,
 )
 from paddock.packages.ledger import PackageLedger, Record, find_deviations
-from paddock.packages.manifest import PLANE_MARKER, Acceptance, Asset, receipt_path
+from paddock.packages.manifest import PLANE_MARKER, Acceptance, receipt_path
 from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedError
 from paddock.pattern import lazy_pattern
 from paddock.plane.json_files import load_file, write_object
@@ -252,10 +253,10 @@ class Swap(Struct):
     notes: list[str] = field(default_factory=list[str])
 
     def add(self, act: Act, files: Mapping[str, PackedFile]) -> None:
-        if act.asset is not None:
-            self._put(act, act.asset, files[act.path])
+        if isinstance(act, Put):
+            self._put(act, files[act.path])
         else:
-            self.remove(act.path, None if act.before is None else act.before.sha256)
+            self.remove(act.path, act.before.sha256)
 
     def write(self, path: str, content: bytes, mode: int) -> None:
         """Write one of the plane's own files at `path`, replacing any file or link there."""
@@ -292,18 +293,18 @@ class Swap(Struct):
 
     # One file
 
-    def _put(self, act: Act, asset: Asset, packed: PackedFile) -> None:
+    def _put(self, act: Put, packed: PackedFile) -> None:
         entry, state = self._look(act.path)
         if state is None:
             if act.before is not None:
                 self.notes.append(f"{act.path} was missing, and has been restored")
-        elif self._stays(act, asset, state):
+        elif self._stays(act, state):
             return
         self._write(entry, state, packed.content, packed.mode)
 
-    def _stays(self, act: Act, asset: Asset, state: EntryState) -> bool:
+    def _stays(self, act: Put, state: EntryState) -> bool:
         """Return True for an operator's configuration; refuse a file that belongs to no package."""
-        version = state.version
+        asset, version = act.asset, state.version
         shipped = None if act.before is None else act.before.sha256
         if asset.is_config and state.kind is EntryKind.FILE and version != shipped:
             if version != asset.sha256:

@@ -290,12 +290,21 @@ def _difference(package: InstalledPackage, path: str, state: EntryState | None) 
     return ""
 
 
-class Act(Struct, frozen=True):
-    """Put a file in place; without an asset, remove it."""
-
-    path: str
-    asset: Asset | None
+class Put(Struct, frozen=True):
+    asset: Asset
     before: InstalledFile | None
+
+    @property
+    def path(self) -> str:
+        return self.asset.path
+
+
+class Remove(Struct, frozen=True):
+    path: str
+    before: InstalledFile
+
+
+Act = Put | Remove
 
 
 def plan_ownership(
@@ -320,8 +329,10 @@ def plan_ownership(
     found = find_collision(dict.fromkeys((*theirs, *wanted))) if wanted else None
     if found is not None:
         raise OwnershipRefusedError([Failure(found[1], shown_collision(found))])
-    paths = sorted(wanted.keys() | had.keys())
-    return tuple(Act(path, wanted.get(path), had.get(path)) for path in paths)
+    return tuple(
+        Put(wanted[path], had.get(path)) if path in wanted else Remove(path, had[path])
+        for path in sorted(wanted.keys() | had.keys())
+    )
 
 
 # If a plane's configuration or policy does not load, no command works, not even one that removes

@@ -222,11 +222,10 @@ def find_root(start: Path, environment: Environment, override: Path | None = Non
     projects = [
         candidate
         for candidate in candidates
-        if _holds(candidate) and not (candidate != directory and _is_planted(candidate))
+        if _is_project(candidate) and not (candidate != directory and _is_planted(candidate))
     ]
     if projects:
-        policies = (each for each in projects if _holds(each, POLICY_MARKERS))
-        governed = next(policies, projects[0])
+        governed = next((each for each in projects if _has_policy(each)), projects[0])
         return ProjectRoot(governed, PlaneKind.PROJECT)
     if planes:
         return ProjectRoot(planes[0], PlaneKind.BARE)
@@ -271,7 +270,7 @@ def root_of_copy(directory: Path) -> ProjectRoot | None:
     Threat: an agent could make its workspace look like one; a project is never taken for a copy.
     """
     record = directory / "plane.json"
-    if _holds(directory) or not (directory / "HOT" / "ledger").is_dir():
+    if _is_project(directory) or not (directory / "HOT" / "ledger").is_dir():
         return None
     content = atomic.read_file(record, limits.plane_record_bytes_max)
     if content is None:
@@ -303,7 +302,7 @@ def _project_of_plane(
 def _named_bare_plane(directory: Path, environment: Environment) -> ProjectRoot:
     # Threat: a project that a client's configuration names pulls a commit with HOT/config, and
     # becomes a plane with its own policy.
-    if _holds(directory) and not is_registered_bare_plane(directory, environment):
+    if _is_project(directory) and not is_registered_bare_plane(directory, environment):
         raise ConfigError(
             f"{quote(str(directory))} is a project and looks like a bare plane as well",
             where=str(directory),
@@ -337,18 +336,25 @@ def _candidates(directory: Path, environment: Environment) -> tuple[Path, ...]:
     parents = [
         parent
         for parent in directory.parents
-        if parent not in around_home
-        or not any(
-            contains(parent, each) for each in (environment.paddock_home, environment.config_home)
-        )
+        if not (parent in around_home and _holds_paddocks_files(parent, environment))
     ]
     return (directory, *parents)
 
 
-def _holds(directory: Path, markers: tuple[str, ...] = PROJECT_MARKERS) -> bool:
+def _holds_paddocks_files(directory: Path, environment: Environment) -> bool:
+    return contains(directory, environment.paddock_home) or contains(
+        directory, environment.config_home
+    )
+
+
+def _has_policy(directory: Path) -> bool:
+    return any(_lstat(directory / marker) is not None for marker in POLICY_MARKERS)
+
+
+def _is_project(directory: Path) -> bool:
     # A paddock.toml of any type counts: the reader then reports what is wrong with it.
     # Worktrees and submodules have a .git file.
-    return any(_lstat(directory / marker) is not None for marker in markers)
+    return any(_lstat(directory / marker) is not None for marker in PROJECT_MARKERS)
 
 
 def _is_planted(directory: Path) -> bool:

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from paddock.errors import HostError
-from paddock.ledger.checkpoint import CommandAnchor, DirectoryAnchor, GitAnchor
+from paddock.ledger.anchors import CommandAnchor, DirectoryAnchor, GitAnchor
 from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint
 
 ORIGIN = "paddock.test/ledger"

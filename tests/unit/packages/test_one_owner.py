@@ -6,7 +6,7 @@ import pytest
 
 from paddock.errors import ConfigError
 from paddock.packages.install import InstallWish
-from paddock.packages.installed import Act, parse_receipt, plan_ownership, read_installed
+from paddock.packages.installed import Put, Remove, parse_receipt, plan_ownership, read_installed
 from paddock.packages.rows import GateRefusedError, OwnershipRefusedError
 from paddock.values.entries import digest_of
 from tests.support.changes import memory_directory
@@ -137,15 +137,15 @@ def test_an_upgrade_puts_what_it_brings_and_removes_the_rest(installed):
     old = installed.packages["PKG-BASE"]
     new = upgraded(KEPT, NEW)
     assert plan_ownership(new, old, installed) == (
-        Act(KEPT, new.by_path[KEPT], old.files[KEPT]),
-        Act(GONE, None, old.files[GONE]),
-        Act(NEW, new.by_path[NEW], None),
+        Put(new.by_path[KEPT], old.files[KEPT]),
+        Remove(GONE, old.files[GONE]),
+        Put(new.by_path[NEW], None),
     )
 
 
 def test_an_uninstall_removes_all(installed):
     old = installed.packages["PKG-BASE"]
     assert plan_ownership(None, old, installed) == (
-        Act(KEPT, None, old.files[KEPT]),
-        Act(GONE, None, old.files[GONE]),
+        Remove(KEPT, old.files[KEPT]),
+        Remove(GONE, old.files[GONE]),
     )

@@ -84,12 +84,12 @@ def _show_config(context: AdminContext) -> None:
     project = context.project
     report = report_of(project)
     facts: list[tuple[str, str | TextSpan]] = [
-        ("root", str(project.root.path)),
-        ("plane", str(project.layout.root)),
+        ("root", str(report.root.path)),
+        ("plane", str(report.layout.root)),
     ]
     policies = [str(path) for path in project.files.paths()] or ["built-in defaults"]
     facts += [("policy", each) for each in policies]
-    facts += [(f"ledger {name}", str(path)) for name, path in project.layout.ledger_paths().items()]
+    facts += [(f"ledger {name}", str(path)) for name, path in report.layout.ledger_paths().items()]
     config = project.admin
     if config is not None:
         budget, allowed = config.budget, config.permissions
