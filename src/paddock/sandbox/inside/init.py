@@ -355,7 +355,7 @@ class InitProcess:
         except OSError:
             return None
         if message == TERMINATE:
-            _signal_all(_TERMINATE_SIGNAL)
+            self.terminate()
             return 0.0
         if message != HOLD:
             return int(message) / 1000 if message else None
@@ -400,6 +400,9 @@ class InitProcess:
         for fd in (self._control.fileno(), *self._others):
             waiting.register(fd, select.POLLIN)
         return any(fd in self._others for fd, _ in waiting.poll())
+
+    def terminate(self) -> None:
+        _signal_all(_TERMINATE_SIGNAL)
 
     def used_kb(self) -> int:
         return used_kb(find_processes(), _files_kb(), self._memory_limit_kb)

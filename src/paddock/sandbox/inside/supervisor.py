@@ -240,8 +240,14 @@ class CommandSupervisor(init.InitProcess):
             where = os.fsencode(str(error.filename or ""))
             return b"%b %d %b" % (NOT_STARTED, error.errno or 0, where)
 
+    # Only staged commands run in the background, and are terminated or held. Here there is no
+    # process namespace, so a signal to all would reach every process of the user.
+
+    def terminate(self) -> None:
+        """Do nothing."""
+
     def hold(self, channel: _socket.socket) -> None:
-        """Do nothing: only staged commands run in the background and are held."""
+        """Do nothing."""
 
     def used_kb(self) -> int:
         tree = [b"%d" % pid for pid, *_ in descendants(os.getpid())]
