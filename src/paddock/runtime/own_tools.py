@@ -45,6 +45,7 @@ _HINT_TYPES: Final = (
     "text, numbers, bool, Literal, Enum, list, dict, dataclass, TypedDict, a model of msgspec or "
     "pydantic, or a union of these"
 )
+_PYDANTIC: Final = frozenset({"pydantic", "annotated_types"})
 _HINT_FAILED: Final = (
     "it is a tool of the program that runs you, and may have done part of its work: check before "
     "you call it again"
@@ -283,14 +284,18 @@ class _Reader:
             raise self._problem(name, "its name is reserved", "give it another")
         default = ... if parameter.default is parameter.empty else parameter.default
         argument = Argument(hint, self._described.get(name, ""), default)
+        for each in _unused_constraints(hint):
+            why = f"{quote(str(each))} would not be applied to its values"
+            raise self._problem(name, why, "give a limit or a description with msgspec.Meta")
         try:
             for why in _schema_gaps(kinds.type_info(hint), set()):
                 raise self._problem(name, why)
             if not argument.is_required:
                 self._check_default(name, argument)
             made_type("Probe", {name: argument})
-        except (TypeError, ValueError, NotImplementedError) as error:
-            # The last line names the type; those before it are for library authors.
+        except (AttributeError, NameError, NotImplementedError, TypeError, ValueError) as error:
+            # The last line names the type; those before it are for library authors. A framework's
+            # class may name what only its type checker knows.
             said = str(error).strip().splitlines()[-1]
             raise self._problem(name, f"its type has no schema: {said}") from None
         return argument
@@ -308,6 +313,15 @@ class _Reader:
         of = f"parameter {quote(parameter)} of " if parameter else ""
         said = f"{of}the tool {quote(self._name)} cannot be used: {why}"
         return ConfigError(said, where=parameter or self._name, hint=hint)
+
+
+def _unused_constraints(hint: object) -> Iterator[object]:
+    """Yield what pydantic would apply to a value of this annotation, and msgspec ignores."""
+    for each in getattr(hint, "__metadata__", ()):
+        if type(each).__module__.partition(".")[0] in _PYDANTIC:
+            yield each
+    for each in typing.get_args(hint):
+        yield from _unused_constraints(each)
 
 
 def _schema_gaps(kind: object, seen: set[int]) -> Iterator[str]:

@@ -451,6 +451,13 @@ class OddModel(pydantic.BaseModel, arbitrary_types_allowed=True):
     odd: Odd
 
 
+@dataclasses.dataclass
+class ForCheckers:
+    """As a framework's context: what it names is there for a type checker alone."""
+
+    model: "Nowhere"  # noqa: F821 - that is what it is about
+
+
 def documented(wrong: str) -> str:
     """Take one.
 
@@ -549,6 +556,9 @@ BAD: list[tuple[Call, str, str]] = [
     (taking(list[int], ["a"]), "wrong", "does not match its annotation"),
     (taking(str, Odd()), "wrong", "does not match its annotation"),
     (taking(Unit, "k"), "wrong", "its default 'k' does not match"),
+    (taking(ForCheckers), "wrong", "its type has no schema: name 'Nowhere' is not defined"),
+    (taking(Annotated[int, pydantic.Field(ge=1)]), "wrong", "would not be applied to its values"),
+    (taking(list[pydantic.PositiveInt] | None), "wrong", "'Gt(gt=0)' would not be applied"),
     (undocumented, "", "it has no docstring"),
     (yields, "", "it yields"),
     (lambda: "", "", "invalid tool name"),
