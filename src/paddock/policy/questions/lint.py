@@ -507,7 +507,9 @@ def _other_names(rule: Rule) -> Iterator[LintFinding]:
 def _unknown_server(policy: Policy, rule: Rule) -> Iterator[LintFinding]:
     name, slash, _ = rule.pattern.target.partition("/")
     is_servers = rule.pattern.head.category == "mcp" and slash and "*" not in name
-    if is_servers and name not in [each.name for each in policy.settings.mcp.servers]:
+    # Those of a file that is not trusted yet are not in force, and known.
+    servers = (each.name for file in policy.documents for each in file.settings.mcp.servers)
+    if is_servers and name not in servers:
         yield _of_rule("lint.mcp_server", rule, quote_toml(name))
 
 
