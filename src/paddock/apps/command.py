@@ -177,9 +177,7 @@ def loaded(place: str) -> Work:
 
     def work(options: Options, console: Console) -> Reply | int:
         module, _, name = place.partition(":")
-        return cast("Work", getattr(import_module(f"paddock.apps.{module}"), name))(
-            options, console
-        )
+        return getattr(import_module(f"paddock.apps.{module}"), name)(options, console)
 
     return work
 

@@ -468,7 +468,7 @@ def _page_text(name: str, found: Exported, notes: list[str]) -> PageText:
     return PageText(f"Ledger {name}", about, key, notes)
 
 
-def report_rows(name: str, report: Verification) -> Iterator[str]:
+def report_rows(name: str, report: Verification, *, is_copy: bool = False) -> Iterator[str]:
     state = "whole" if report.is_whole else "DAMAGED"
     head = "" if report.head is None else f", head {report.head.seq} {report.head.hash[:16]}"
     yield f"{name}: {state}, {report.entries} entries{head}"
@@ -478,7 +478,9 @@ def report_rows(name: str, report: Verification) -> Iterator[str]:
     if report.problems_omitted:
         yield f"  {report.problems_omitted} more problems are not shown"
     kinds = {each.kind for each in report.problems}
-    if kinds - _ACCEPTABLE:
+    if is_copy:
+        pass  # No command changes it.
+    elif kinds - _ACCEPTABLE:
         yield f"  to continue without it: paddock ledger set-aside --ledger {name}"
     elif kinds - {ChainFault.ANCHOR}:
         yield "  restored on purpose? then: paddock ledger accept-rollback"

@@ -117,10 +117,11 @@ def push_ledger(
     if size < progress.accepted:
         raise LedgerDamagedError(
             f"the collector accepted {progress.accepted} entries of the ledger "
-            f"{progress.ledger}, but only {size} are signed here: it was rolled back",
+            f"{progress.ledger}, but only {size} are signed here: it was rolled back, or is "
+            "another project's",
             where=ascii(str(path)),
-            hint="run paddock ledger verify; after an accepted rollback, have the "
-            "collector enroll this host under another name",
+            hint="run paddock ledger verify; after an accepted rollback, and for another project "
+            "of this machine, have the collector enroll it under another name",
         )
     start = max(progress.accepted, progress.waiting)
     if signed is None or start >= size:

@@ -239,8 +239,8 @@ def last_words(details: Mapping[str, Json]) -> Iterator[str]:
     """Yield what a command did not print: why it was ended, and what the fence refused."""
     if "pending" in details:
         yield (
-            f"paddock: its changes wait for a person ({details['pending']}); nothing was changed. "
-            "Do not repeat the command."
+            "paddock: its changes wait for a person; nothing was changed. Do not repeat it. "
+            f"Why, and what they are: paddock approvals show {details['pending']}"
         )
         return
     lines = [str(line) for line in _list(details, "fence")]

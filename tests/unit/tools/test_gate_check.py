@@ -5,10 +5,14 @@ import pytest
 from msgspec.structs import replace
 
 from paddock.errors import InvalidArgumentsError
-from paddock.gates.results import PLANE_GATES, GateResult, Status, judged, not_applicable
+from paddock.gates.results import PLANE_GATES, GateResult, Status, not_applicable
 from paddock.packages.rows import Failure
 from paddock.tools.plane import GATE_CHECK
 from paddock.values.decisions import Action
+
+
+def judged(gate: str, checks: int, failures: tuple[Failure, ...]) -> GateResult:
+    return GateResult(gate, Status.FAIL if failures else Status.PASS, checks, failures)
 
 
 class Saying:
@@ -20,7 +24,7 @@ class Saying:
 
     def check(self, names):
         self.asked.append(tuple(names))
-        return tuple(self._results.get(name, judged(name, 3, (), "")) for name in names)
+        return tuple(self._results.get(name, judged(name, 3, ())) for name in names)
 
 
 @pytest.fixture
@@ -37,7 +41,7 @@ def asking(desk):
 
 def test_every_gate_has_a_row_and_all_are_counted(asking):
     gates = Saying(
-        judged("G0B", 9, (Failure("HOT/kernel/x", "no package owns this file"),), ""),
+        judged("G0B", 9, (Failure("HOT/kernel/x", "no package owns this file"),)),
         not_applicable("G4", "not run yet"),
     )
 
@@ -93,14 +97,14 @@ def test_a_gate_that_there_is_not_is_refused_with_those_that_there_are(desk, nam
 
 def test_names_from_files_forge_no_row(asking):
     failure = Failure("x\nG6  pass  1 checks", "it\nis")
-    content = asking(Saying(judged("G6", 1, (failure,), "")), gate="G6").content
+    content = asking(Saying(judged("G6", 1, (failure,))), gate="G6").content
 
     assert len(content.splitlines()) == 3
 
 
 def test_many_failures_are_cut_and_the_cut_is_said(asking):
     failures = [Failure(f"f{number}", "r") for number in range(50)]
-    output = asking(Saying(judged("G0B", 50, failures, "")), gate="G0B")
+    output = asking(Saying(judged("G0B", 50, failures)), gate="G0B")
 
     assert "  [30 more failures are not listed]" in output.content
     assert len(output.details["gates"][0]["failures"]) == 50
@@ -108,7 +112,7 @@ def test_many_failures_are_cut_and_the_cut_is_said(asking):
 
 def test_files_that_are_not_shown_are_counted_and_not_named(asking):
     failures = (Failure("secret.txt", "r"), Failure("HOT/x", "r"), Failure("", "r"))
-    output = asking(Saying(judged("G0B", 3, failures, "")), gate="G0B")
+    output = asking(Saying(judged("G0B", 3, failures)), gate="G0B")
 
     assert "secret" not in str(output)
     assert "  [1 failures of files that are not shown]" in output.content

@@ -44,7 +44,8 @@ def run_verify(options: Options, console: Console) -> int:
         except PaddockError as fault:
             faults[name] = fault
     kept = {each.held.source for each in given}
-    _reply(reports, faults, kept, is_any=bool(names)).show(options, console)
+    reply = _reply(reports, faults, kept, is_any=bool(names), is_copy=site.is_copy)
+    reply.show(options, console)
     for name in gone:
         console.report(gone_error(paths[name], name))
     for problem in unplaced:
@@ -70,13 +71,16 @@ def _reply(
     kept: set[str],
     *,
     is_any: bool,
+    is_copy: bool,
 ) -> Reply:
     found = {name: audit.report_json(report) for name, report in reports.items()}
     unread = {
         name: {"whole": False, "error": fault.message, **fields(fault, "code", "where")}
         for name, fault in faults.items()
     }
-    text = [row for name, report in reports.items() for row in audit.report_rows(name, report)]
+    text: list[str] = []
+    for name, report in reports.items():
+        text += audit.report_rows(name, report, is_copy=is_copy)
     text += [
         f"{name}: extends {each.source}, which has {each.size} entries"
         for name, report in reports.items()
