@@ -358,8 +358,9 @@ def open_workspace(
             runtime.view("README.md")
 
     Args:
-        path: A directory of the project. Without it, the one that `PADDOCK_PLANE` names, else the
-            current one.
+        path: A directory of the project. Its root, below which the agent works, is the nearest one,
+            there or above, with a policy file, else with `.git`. Without a path, the one that
+            `PADDOCK_PLANE` names, else the current one.
         agent: The name of a declared agent, or an AgentSpec: an agent of this program only.
             Without it, the project's agent.
         policy: A policy file, or a Policy. It is trusted, and combined with the project's: of
