@@ -610,12 +610,6 @@ def test_a_merge_waits_for_nobody(person: Person):
 # --- whose it is ----------------------------------------------------------------
 
 
-def test_a_configuration_that_git_rewrites_as_it_was_is_not_refused(person: Person):
-    branch = "git checkout -q -b feat && git checkout -q main && git branch -q -d feat"
-    assert refused(person.run(branch)) == {}
-    assert list(refused(person.run("git config core.pager cat"))) == [".git/config"]
-
-
 @pytest.mark.needs("root")
 def test_started_by_root_a_command_finds_the_repository_of_another_user(person: Person):
     person.git("config", "user.email", "own@example.org")

@@ -30,7 +30,6 @@ from paddock.sandbox.changes.differences import (
     CommandChange,
     CommandDifferences,
     OpenLayers,
-    is_only_touched,
     paths_of,
 )
 from paddock.sandbox.changes.judgement import (
@@ -222,9 +221,7 @@ def refusals_of(
     """
     closed = tuple(f"{name}/" for name in hidden)
     found: list[RefusedChange] = []
-    for judged in settled:
-        if judged.lands or is_only_touched(judged.change):
-            continue  # Rewritten as it was, as git does with its configuration: nothing is lost.
+    for judged in (each for each in settled if not each.lands):
         path, rule = judged.change.path, judged.rule
         is_gone = judged.change.kind is ChangeKind.DELETED
         if path in shown or not (is_gone and f"{path}/".startswith(closed)):
