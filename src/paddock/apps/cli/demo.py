@@ -4,11 +4,12 @@ import json
 import os
 import shlex
 import shutil
+import subprocess
 import tempfile
 import textwrap
 import threading
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, cast
 
@@ -37,12 +38,6 @@ from paddock.runtime.approvals import Approver, NoApprover, YesApprover
 from paddock.text.show import show_name
 from paddock.values.calls import Json, ToolResult
 from paddock.values.entries import TURN_RECORDED
-from paddock.workspace import Workspace
-from paddock.workspace.failures import converting
-from paddock.workspace.paths import ROOT
-from paddock.workspace.search.globs import EVERYTHING
-from paddock.workspace.search.request import Until
-from paddock.workspace.search.walk import Walk, WalkTerms
 
 TOUR: Final = "paddock-demo"
 """Prefix of the files that the tour creates."""
@@ -495,43 +490,62 @@ _POLICIES: Final = frozenset({"paddock.toml", "paddock.json"})
 
 
 def _copy_project(source: Path, target: Path) -> str:
-    """Copy the files of `source` that its ignore files leave; return a summary.
+    """Copy the files of `source` that git lists (without git: all); return a summary.
 
     At most 2,000 files and 50 MB, without symlinks, special files, the project's own
     policy (the tour has one) and files named like the tour's. The copy gets an empty
     `.git`, which makes it a separate project.
     """
-    copied = bytes_copied = left = 0
-    with (
-        Workspace.open(str(source)) as workspace,
-        converting(ROOT, "list"),
-        closing(Walk(workspace, ROOT, WalkTerms(EVERYTHING), Until())) as walk,
-    ):
-        for name in walk.paths():
-            if name in _POLICIES:
+    names = _git_files(source) or _plain_files(source)
+    copied = bytes_copied = 0
+    left = 0
+    for name in names:
+        file = source / name
+        try:
+            if name in _POLICIES or not file.is_file() or file.is_symlink():
                 continue
-            file, destination = source / name, target / name
-            try:
-                size = file.lstat().st_size
-                is_too_much = copied >= _FILES_MAX or bytes_copied + size > _BYTES_MAX
-                if is_too_much or name.startswith(TOUR):
-                    left += 1
-                    continue
-                destination.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(file, destination, follow_symlinks=False)
-            except OSError:
-                left += 1  # Not readable by this user, or removed meanwhile.
+            size = file.stat().st_size
+            is_too_much = copied >= _FILES_MAX or bytes_copied + size > _BYTES_MAX
+            if is_too_much or name.startswith(TOUR):
+                left += 1
                 continue
-            copied += 1
-            bytes_copied += size
-        more = " or more" if walk.is_late else ""
+            destination = target / name
+            destination.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, destination)
+        except OSError:
+            left += 1  # Not readable by this user, or removed meanwhile.
+            continue
+        copied += 1
+        bytes_copied += size
     (target / ".git" / "hooks").mkdir(parents=True, exist_ok=True)
     said = f"the tour works on a copy of {source} ({_files(copied)})"
-    return f"{said}; {_files(left)}{more} left out" if left or more else said
+    return f"{said}; {_files(left)} left out" if left else said
 
 
 def _files(count: int) -> str:
     return "1 file" if count == 1 else f"{count} files"
+
+
+def _git_files(source: Path) -> list[str]:
+    # Threat: the repository's configuration may name a program that git would start.
+    safe = ["git", "-c", "core.fsmonitor=false"]
+    command = [*safe, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        done = subprocess.run(command, cwd=source, capture_output=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return sorted(filter(None, done.stdout.decode("utf-8", "surrogateescape").split("\0")))
+
+
+def _plain_files(source: Path) -> list[str]:
+    found: list[str] = []
+    for directory, below, names in os.walk(source):
+        below[:] = sorted(name for name in below if name != ".git")
+        here = Path(directory).relative_to(source)
+        found += [str(here / name) for name in sorted(names) if name != ".git"]
+        if len(found) > _FILES_MAX:
+            break
+    return found
 
 
 COMMAND = Command(
