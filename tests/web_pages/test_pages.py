@@ -55,7 +55,7 @@ STATES: dict[str, tuple[str, tuple[str, ...], str]] = {
     "a call": ("/timeline?path=notes.md", ("",), "Proved"),
     "a filter": ("/timeline", ("Filter",), "Session"),
     "an undone call": ("/files?path=notes.md", ("Undo this call",), "Undone."),
-    "built-in rules": ("/policy", ("28 built-in rules",), "read or change .env"),
+    "built-in rules": ("/policy", ("29 built-in rules",), "read or change .env"),
     "findings": ("/policy", ("Findings",), "the built-in one"),
     "an action": ("/policy", ("Try an action",), "What would change it"),
     "what changes": ("/policy", ("What changes",), "Nothing is edited."),

@@ -518,7 +518,14 @@ class Wall:
             self.record_later(self.terms.witness.refused, event)
 
     def record_later(self, act: Callable[..., Any], event: Any) -> None:
-        self._start(self._record_after(act, event), self._recording)
+        task = asyncio.get_running_loop().create_task(self._record_after(act, event))
+        self._recording.add(task)
+        task.add_done_callback(self._recorded)
+
+    def _recorded(self, task: asyncio.Task[None]) -> None:
+        # A fault stays, and the command's end raises it.
+        if not task.cancelled() and task.exception() is None:
+            self._recording.discard(task)
 
     @staticmethod
     def _start(

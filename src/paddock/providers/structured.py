@@ -196,7 +196,7 @@ def _schemas(part: Json) -> Iterator[Mapping[str, Json]]:
 
 
 class TurnBuilder:
-    """Reads the calls of one reply, in order: tool calls, and calls that are the answer.
+    """Builds a turn from one reply: its calls in order, and the calls that are the answer.
 
     Every call gets a unique id in the conversation, because a result is matched to its call only by
     the id, and small servers number the calls of each reply from 0 or omit ids.

@@ -128,7 +128,8 @@ def write_parked(parked: Parked) -> bytes:
 
 def parse_parked(content: bytes, file: str) -> Parked:
     given = parse_file(content, file)
-    if given.members.get("format") != FORMAT:
+    number = given.members.get("format")
+    if type(number) is not int or number != FORMAT:
         raise given.error("format", "this version does not know the format", "remove the file")
     # Only the values of the call may hold a lone surrogate.
     from_call = {name: given.members.get(name, {}) for name in ("arguments", "filled")}

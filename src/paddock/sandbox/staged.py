@@ -514,6 +514,7 @@ class HeldCommand:
         self.diff: str = f"{heading}{self._shown.text}"
         """A failed ending, the refused changes, and the diff of the changes that would be kept."""
         self.digest: str = digest_of(digests.encode("utf-8", "surrogateescape"))
+        """Covers its plan, its ending, and all changes that would be kept."""
         self.warnings: tuple[str, ...] = self._shown.warnings
 
     def commit(self) -> ShellOutcome:

@@ -31,21 +31,21 @@ _OPENED_MAX: Final = 5
 """Attempts to read the policy while another process changes it."""
 
 _Stamps = dict[Path, tuple[int, ...] | None]
-"""Of each path its device, inode, mode and owner; of a file also its size and change time."""
+"""Of each path its device and inode; of a file also its mode, owner, size and change time."""
 
 
 class PolicySnapshot(Struct, frozen=True):
     files: _Stamps
     """Their content determines the runtime."""
     directories: _Stamps
-    """Must stay in place and private. Other changes in them do not matter."""
+    """Must stay in place. Other changes to them do not matter."""
 
     @classmethod
     def of(cls, files: Iterable[Path], directories: Iterable[Path]) -> "PolicySnapshot":
         kept = {place: _stamp(place) for place in directories}
         return cls(
             {place: _stamp(place) for place in files},
-            {place: stamp and stamp[:3] for place, stamp in kept.items()},
+            {place: stamp and stamp[:2] for place, stamp in kept.items()},
         )
 
     @property
