@@ -1,7 +1,7 @@
 """Open the runtimes of the served agents, and open them again when their policy changes."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -30,27 +30,29 @@ from paddock.values.calls import Json, ToolResult
 _OPENED_MAX: Final = 5
 """Attempts to read the policy while another process changes it."""
 
-_Stamps = dict[Path, tuple[int, ...] | None]
-"""Of each path its device and inode; of a file also its mode, owner, size and change time."""
+_Stamp = tuple[int, int, int, int, int] | None
+"""Device, inode, mode and owner, size, change time. A moved directory gets another stamp."""
+_Stamps = dict[Path, _Stamp]
 
 
 class PolicySnapshot(Struct, frozen=True):
     files: _Stamps
     """Their content determines the runtime."""
     directories: _Stamps
-    """Must stay in place. Other changes to them do not matter."""
+    """Must stay private or separate. Other changes in them do not matter."""
 
-    @classmethod
-    def of(cls, files: Iterable[Path], directories: Iterable[Path]) -> "PolicySnapshot":
-        kept = {place: _stamp(place) for place in directories}
-        return cls(
-            {place: _stamp(place) for place in files},
-            {place: stamp and stamp[:2] for place, stamp in kept.items()},
-        )
+    def again(self) -> "PolicySnapshot":
+        return PolicySnapshot(_stamp_all(*self.files), _stamp_all(*self.directories))
 
     @property
     def is_current(self) -> bool:
-        return self == PolicySnapshot.of(self.files, self.directories)
+        return self.again().has_same_content(self)
+
+    def has_same_content(self, other: "PolicySnapshot") -> bool:
+        identities, others = (
+            [stamp and stamp[:2] for stamp in each.directories.values()] for each in (self, other)
+        )
+        return self.files == other.files and identities == others
 
 
 class ServedAgent(Struct, frozen=True):
@@ -76,8 +78,13 @@ class Agents:
         with self._lock:
             agent = self.project.agent_named(name)
             known = self._served.get(agent)
-            if known is not None and known.seen.is_current:
-                return known
+            if known is not None:
+                if known.seen.again() == known.seen:
+                    return known
+                seen = _take_snapshot(self.project, agent)
+                if seen.has_same_content(known.seen):
+                    self._served[agent] = known = replace(known, seen=seen)
+                    return known
             # Threat: an unreadable policy must not leave the old one in force. The old runtime
             # stays registered until the new one opens, but is not current and is not returned.
             opened = self._open(agent)
@@ -100,7 +107,7 @@ class Agents:
             before = _take_snapshot(project, agent)
             project = self._open_project()
             seen = _take_snapshot(project, agent)
-            if seen == before:
+            if seen.files == before.files:
                 break
         else:
             raise errors.HostError(
@@ -118,7 +125,7 @@ class Agents:
 def _take_snapshot(project: Project, agent: str) -> PolicySnapshot:
     layout, environment = project.layout, project.environment
     lineage = project.agents.lineage(agent)
-    files = (
+    files = _stamp_all(
         project.root.path / PROJECT_POLICY,
         project.root.path / PROJECT_POLICY_JSON,
         layout.config / "policy.toml",
@@ -132,17 +139,21 @@ def _take_snapshot(project: Project, agent: str) -> PolicySnapshot:
         registry_directory(environment),
         *(record.file for record in lineage),
     )
-    directories = (
+    directories = _stamp_all(
         project.root.path,
         layout.root,
         layout.agents,
         *(record.file.parent for record in lineage),
         *(record.workspace for record in lineage),
     )
-    return PolicySnapshot.of(files, directories)
+    return PolicySnapshot(files, directories)
 
 
-def _stamp(path: Path) -> tuple[int, ...] | None:
+def _stamp_all(*places: Path) -> _Stamps:
+    return {place: _stamp(place) for place in places}
+
+
+def _stamp(path: Path) -> _Stamp:
     try:
         found = path.stat()
     except OSError:
