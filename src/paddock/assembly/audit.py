@@ -477,10 +477,9 @@ def report_rows(name: str, report: Verification, *, is_copy: bool = False) -> It
         yield f"  {where if problem.line else ''}{problem.kind}: {problem.detail}"
     if report.problems_omitted:
         yield f"  {report.problems_omitted} more problems are not shown"
-    kinds = {each.kind for each in report.problems}
-    if is_copy:
-        pass  # No command changes it.
-    elif kinds - _ACCEPTABLE:
+    # No command changes a copied plane, so none is proposed.
+    kinds = set[ChainFault]() if is_copy else {each.kind for each in report.problems}
+    if kinds - _ACCEPTABLE:
         yield f"  to continue without it: paddock ledger set-aside --ledger {name}"
     elif kinds - {ChainFault.ANCHOR}:
         yield "  restored on purpose? then: paddock ledger accept-rollback"

@@ -6,7 +6,7 @@
     client                   run an SDK on an event loop, so that it can be cancelled
     transport                HTTP below the SDK: filter headers, limit sizes, record cassettes
     anthropic, openai        a wire (HTTP API) each: requests to bodies, replies to turns
-    structured               read calls and answers strictly; check answers against their schema
+    structured               build a turn from a reply; check answers against their schema
     budgets                  reserve and settle tokens, in a session and its scopes
     scripted                 a model that plays a script
     builtin*                 the model that comes with Paddock, and its rules

@@ -307,12 +307,12 @@ class AnthropicWire(Struct, frozen=True):
     def read(self, message: Mapping[str, Json], prepared: PreparedRequest) -> ModelTurn:
         if message.get("type") != "message" or not isinstance(message.get("content"), list):
             raise ProviderError("anthropic sent no message", kind=FailureKind.BROKEN)
-        reader = TurnBuilder(prepared.request, prepared.issued)
+        builder = TurnBuilder(prepared.request, prepared.issued)
         texts: list[str] = []
         kept: list[Json] = []
         for block in as_maps(message["content"]):
             if block.get("type") == "tool_use":
-                kept.append(_kept_call(block, reader))
+                kept.append(_kept_call(block, builder))
                 continue
             if block.get("type") == "text":
                 texts.append(as_text(block.get("text")))
@@ -324,7 +324,7 @@ class AnthropicWire(Struct, frozen=True):
         is_exact = message.get("is_exact", True) is True
         details = as_map(message.get("stop_details"))
         why = (as_text(details.get("category")), as_text(details.get("explanation")))
-        return reader.turn(
+        return builder.turn(
             "".join(texts),
             stop,
             _usage(message.get("usage")),
@@ -336,13 +336,13 @@ class AnthropicWire(Struct, frozen=True):
         )
 
 
-def _kept_call(block: Mapping[str, Json], reader: TurnBuilder) -> Json:
+def _kept_call(block: Mapping[str, Json], builder: TurnBuilder) -> Json:
     given = block.get(RAW_INPUT)
     if given is None:
         # This API sends an object; make it text, which is read as strictly as with other APIs.
         whole = block.get("input")
         given = "null" if whole is None else raw_text(whole)
-    call = reader.read(as_text(block.get("id")), as_text(block.get("name")), given)
+    call = builder.read(as_text(block.get("id")), as_text(block.get("name")), given)
     if call is None:
         return {"type": "text", "text": raw_text(given) or "{}"}
     rest = {name: value for name, value in block.items() if name != RAW_INPUT}

@@ -229,10 +229,10 @@ class BuiltinModel:
             return cancelled_turn(self.model)
         sentence, since = _asked(request)
         reply = _next(request, sentence, since)
-        reader, text, stop = TurnBuilder(request), "", Stop.TOOL_USE
+        builder, text, stop = TurnBuilder(request), "", Stop.TOOL_USE
         if isinstance(reply, Wish):
             call_id = f"builtin_{secrets.token_hex(8)}"
-            reader.read(call_id, reply.tool, json.dumps(dict(reply.arguments)))
+            builder.read(call_id, reply.tool, json.dumps(dict(reply.arguments)))
         else:
             text, stop = reply, Stop.END_TURN
             if request.output is not None:
@@ -241,7 +241,7 @@ class BuiltinModel:
         if on_text is not None and text:
             for line in text.splitlines(keepends=True):
                 on_text.text(line)
-        return reader.turn(text, stop, Usage(), model=self.model, stop_raw=stop.value)
+        return builder.turn(text, stop, Usage(), model=self.model, stop_raw=stop.value)
 
     def close(self) -> None:
         pass

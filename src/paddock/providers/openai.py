@@ -203,13 +203,13 @@ class ResponsesWire(Struct, frozen=True):
             raise _failed(as_map(message.get("error")))
         if not isinstance(message.get("output"), list):
             raise _broken("no response")
-        reader = TurnBuilder(prepared.request, prepared.issued)
+        builder = TurnBuilder(prepared.request, prepared.issued)
         texts: list[str] = []
         refusals: list[str] = []
         kept: list[Json] = []
         for item in as_maps(message["output"]):
             if item.get("type") == "function_call":
-                kept.append(_kept_item(item, reader))
+                kept.append(_kept_item(item, builder))
                 continue
             for part in as_maps(item.get("content")):
                 if part.get("type") == "output_text":
@@ -217,8 +217,8 @@ class ResponsesWire(Struct, frozen=True):
                 elif part.get("type") == "refusal":
                     refusals.append(as_text(part.get("refusal")))
             kept.append(dict(item))
-        stop, raw = _response_stop(message, bool(refusals), bool(reader.calls or reader.answers))
-        return reader.turn(
+        stop, raw = _response_stop(message, bool(refusals), bool(builder.calls or builder.answers))
+        return builder.turn(
             "".join(texts),
             stop,
             _usage(message.get("usage"), "input_tokens", "output_tokens"),
@@ -230,10 +230,10 @@ class ResponsesWire(Struct, frozen=True):
         )
 
 
-def _kept_item(item: Mapping[str, Json], reader: TurnBuilder) -> Json:
+def _kept_item(item: Mapping[str, Json], builder: TurnBuilder) -> Json:
     given = item.get("arguments")
     call_id = as_text(item.get("call_id")) or as_text(item.get("id"))
-    call = reader.read(call_id, as_text(item.get("name")), given, _item_problem(item))
+    call = builder.read(call_id, as_text(item.get("name")), given, _item_problem(item))
     if call is None:
         return {"role": "assistant", "content": raw_text(given)}
     return {**item, "call_id": call.id, "arguments": json_text(call)}
@@ -440,20 +440,20 @@ class ChatWire(Struct, frozen=True):
         if not choices or not isinstance(choices[0].get("message"), Mapping):
             raise _broken("an answer without a reply")
         said = as_map(choices[0]["message"])
-        reader = TurnBuilder(prepared.request, prepared.issued)
+        builder = TurnBuilder(prepared.request, prepared.issued)
         text = as_text(said.get("content"))
         kept = [
             call
             for part in as_maps(said.get("tool_calls"))
-            if (call := _kept_call(part, reader)) is not None
+            if (call := _kept_call(part, builder)) is not None
         ]
         # Store an answer that came as a call as text, because that call never gets a result.
-        first = reader.answers[0] if reader.answers else None
+        first = builder.answers[0] if builder.answers else None
         answered = json.dumps(dict(first)) if isinstance(first, Mapping) else ""
         raw = as_text(choices[0].get("finish_reason"))
         refusal = as_text(said.get("refusal"))
         stop = STOPS.get(raw, Stop.UNKNOWN)
-        return reader.turn(
+        return builder.turn(
             text,
             Stop.REFUSAL if refusal and stop in {Stop.END_TURN, Stop.TOOL_USE} else stop,
             _usage(message.get("usage"), "prompt_tokens", "completion_tokens"),
@@ -465,9 +465,9 @@ class ChatWire(Struct, frozen=True):
         )
 
 
-def _kept_call(part: Mapping[str, Json], reader: TurnBuilder) -> Json:
+def _kept_call(part: Mapping[str, Json], builder: TurnBuilder) -> Json:
     name = as_text(as_map(part.get("function")).get("name"))
-    call = reader.read(as_text(part.get("id")), name, _arguments(part))
+    call = builder.read(as_text(part.get("id")), name, _arguments(part))
     return None if call is None else _chat_call(call.id, call.name, json_text(call))
 
 

@@ -166,12 +166,12 @@ class ScriptedModel:
         raise unmet
 
     def _turn(self, step: Say, text: str, request: ModelRequest, number: int) -> ModelTurn:
-        reader = TurnBuilder(request)
+        builder = TurnBuilder(request)
         for place, call in enumerate(step.calls, start=1):
-            reader.read(call.id or f"call_{number}_{place}", call.name, call.text)
+            builder.read(call.id or f"call_{number}_{place}", call.name, call.text)
         implied = Stop.TOOL_USE if step.calls else Stop.END_TURN
         stop = step.stop or implied
-        return reader.turn(
+        return builder.turn(
             text,
             stop,
             step.usage,

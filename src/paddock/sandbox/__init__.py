@@ -5,7 +5,7 @@
     plan hidden               policy and facts → a plan
     git_config git_layer      the host's git as a command sees it; tracked closed files
     backends canary           backends that work on this host, and remedies for those that do not
-    launcher                  the backend that stages changes with overlays
+    launcher                  the backend that stages changes with overlays, or in a copied layer
     staging_area              directories that end with their process; caches that stay
     landlock                  the backend for hosts without user namespaces
     inside/                   code that runs in the sandbox; imports only kernel/

@@ -121,6 +121,19 @@ def test_a_copied_plane_is_read_where_it_is_and_nothing_else_is_done_with_it(liv
     assert not plane.exists()
 
 
+def test_only_where_a_ledger_can_be_set_aside_does_verify_propose_it(lived, tmp_path):
+    plane = Path(lived.run("where", "--json").json["plane"])
+    ledger = plane / "HO1" / "ledger" / "ho1m.jsonl"
+    ledger.write_bytes(ledger.read_bytes().replace(b"create", b"delete", 1))
+    copy = shutil.copytree(plane, tmp_path / "evidence" / plane.name)
+
+    copied = lived.run("--plane", str(copy), "ledger", "verify", "--ledger", "ho1m")
+    own = lived.run("ledger", "verify", "--ledger", "ho1m")
+
+    assert [(each.status, "DAMAGED" in each.out) for each in (copied, own)] == [(4, True)] * 2
+    assert ("set-aside" in copied.out, "set-aside" in own.out) == (False, True)
+
+
 @pytest.mark.parametrize("action", ["checkpoint", "accept-rollback", "set-aside"])
 def test_in_a_copied_plane_no_ledger_is_written_and_nothing_is_signed(lived, tmp_path, action):
     plane = Path(lived.run("where", "--json").json["plane"])

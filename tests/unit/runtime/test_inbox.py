@@ -188,6 +188,14 @@ def test_a_time_that_cannot_be_shown_does_not_load(place, member, name):
     assert [each.id for each in place.inbox.list_broken()] == ([kept.id] if is_broken else [])
 
 
+@pytest.mark.parametrize(("said", "is_broken"), [(1, False), (True, True), (1.0, True), (2, True)])
+def test_only_a_file_of_the_known_format_loads(place, said, is_broken):
+    kept = place.inbox.keep(request())
+    file = file_of(place, kept)
+    file.write_text(json.dumps({**json.loads(file.read_bytes()), "format": said}))
+    assert [each.id for each in place.inbox.list_broken()] == ([kept.id] if is_broken else [])
+
+
 def test_a_call_that_brings_one_action_twice_is_read_back(place):
     kept = place.inbox.keep(replace(request(), actions=("x", "x"), filled={"depth": None}))
     assert place.inbox.list_all() == [kept]

@@ -119,13 +119,13 @@ def judge_changes(
 
 
 def settle_commit(
-    judgements: Sequence[JudgedChange], commit: Commit, refused_besides: int = 0
+    judged: Sequence[JudgedChange], commit: Commit, refused_besides: int = 0
 ) -> tuple[JudgedChange, ...]:
     """Under `commit = "all"`, refuse all changes if one is denied; ASK is not a denial."""
-    denied = sum(each.outcome is Outcome.DENY for each in judgements)
+    denied = sum(each.outcome is Outcome.DENY for each in judged)
     if commit == "each" or denied + refused_besides == 0:
-        return tuple(judgements)
-    return tuple(refuse(each, PermissionDeniedError.code, _ALL_OR_NOTHING) for each in judgements)
+        return tuple(judged)
+    return tuple(refuse(each, PermissionDeniedError.code, _ALL_OR_NOTHING) for each in judged)
 
 
 def _judge(context: JudgeContext, change: CommandChange) -> JudgedChange:
@@ -271,18 +271,18 @@ def _denied_in_git(context: JudgeContext, change: CommandChange) -> JudgedChange
     return None
 
 
-def follow_directories(judgements: Sequence[JudgedChange]) -> tuple[JudgedChange, ...]:
+def follow_directories(judged: Sequence[JudgedChange]) -> tuple[JudgedChange, ...]:
     """Adjust directories to their content: create them for landing entries, keep non-empty ones."""
     landing: set[str] = set()
     staying: dict[str, Outcome] = {}
-    for each in judgements:
+    for each in judged:
         if each.change.kind is ChangeKind.DELETED:
             if each.outcome is not Outcome.ALLOW:
                 for path in directories_above(each.change.path):
                     staying[path] = max(each.outcome, staying.get(path, Outcome.ALLOW))
         elif each.outcome is Outcome.ALLOW and each.change.node is not NodeKind.DIRECTORY:
             landing.update(directories_above(each.change.path))
-    return tuple(_following(each, landing, staying) for each in judgements)
+    return tuple(_following(each, landing, staying) for each in judged)
 
 
 def _following(

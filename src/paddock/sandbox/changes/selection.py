@@ -176,7 +176,7 @@ _PRESENT: Final = (*_BROUGHT, ChangeKind.MODE)
 def settle(
     differences: CommandDifferences, layers: OpenLayers, context: JudgeContext, *, grants_asks: bool
 ) -> tuple[JudgedChange, ...]:
-    """Judge every difference and settle which land; locates repositories.
+    """Judge every change and settle which land; locates repositories.
 
     `grants_asks`: the approver agreed to the diff. Raises: HostError.
     """

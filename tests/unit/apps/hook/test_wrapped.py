@@ -292,6 +292,19 @@ def test_what_is_thrown_away_of_a_command_is_said_and_none_of_it_is_there(shell:
     assert shell.run("cat README.md").stderr == ""
 
 
+def test_where_changes_wait_it_is_said_which_command_tells_why(shell: Shell):
+    shell.client.write_policy("[shell]\nconfine_max = { deleted = 1 }\n")
+    assert shell.run("touch a b c").returncode == 0
+    ran = shell.run("rm a b c")
+
+    waits, _, command = ran.stderr.strip().rpartition("Why, and what they are: paddock ")
+    assert waits.startswith("paddock: its changes wait for a person; nothing was changed.")
+    assert (ran.returncode, (shell.project / "a").exists()) == (125, True)
+    shown = shell.client.place.run(*command.split())
+    assert "confine_max" in shown.out, shown
+    assert shell.run("rm a").returncode == 0
+
+
 def test_what_the_policy_denies_or_asks_about_does_not_run(shell: Shell):
     rules = 'deny = ["tool:shell:run git push *"]\nask = ["tool:shell:run touch *"]\n'
     shell.client.write_policy(STANDARD + rules)

@@ -178,6 +178,17 @@ def test_lint_finds_a_rule_for_a_server_that_policy_does_not_have():
     assert codes(LIMITED.replace("issues/list", "mcp__issues__list")) == []
 
 
+def test_lint_knows_the_servers_of_a_file_that_is_not_trusted_yet():
+    rule = '[profiles.standard]\nextends = "standard"\nask = ["tool:mcp:call issues/*"]\n'
+
+    def found(text: str) -> list[str]:
+        untrusted = load_policy(PolicySource("p.toml", text.encode(), trusted=False))
+        return [each.code for each in lint(untrusted)]
+
+    assert found(rule + SERVER) == []
+    assert found(rule) == ["lint.mcp_server"]
+
+
 def test_lint_finds_a_credential_that_the_user_does_not_have():
     given = f'{SERVER}env = {{ A = "credential:issues", B = "plain" }}\n'
     assert codes(given) == [("lint.mcp_credential", 3)]
